@@ -1,0 +1,50 @@
+# The front door. `make serve` and `make test` are all a newcomer needs.
+PYTHON ?= python3
+PORT ?= 8080
+BIN := .venv/bin
+LOCK := requirements.lock
+UV_FLAGS := --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header pyproject.toml
+
+.PHONY: help setup serve test check lint types unit cluster lock clean
+
+help: ## Say what can be made.
+	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
+
+setup: .venv/.ready ## Make .venv with the package and its tools, as the lock file says.
+
+.venv/.ready: $(LOCK) pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit(None if sys.version_info >= (3, 11) else "Python 3.11 or later is needed: make PYTHON=python3.12")'
+	$(PYTHON) -m venv --clear .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $(LOCK)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+serve: setup ## Serve the example snapshot at http://127.0.0.1:8080 (PORT= for another port).
+	$(BIN)/gpuclass-catalog serve --snapshot manifests/examples/snapshot.yaml --insecure-port $(PORT)
+
+test: setup ## Lint, type-check, and run every test, the real cluster included.
+	$(MAKE) --no-print-directory lint types
+	$(BIN)/python -m pytest
+
+check: test
+
+lint: setup ## Formatting, lint, and the arrows between the rooms.
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/lint-imports --no-cache
+
+types: setup ## Static types, strictly.
+	$(BIN)/mypy
+
+unit: setup ## Only the tests that need no cluster.
+	$(BIN)/python -m pytest tests/unit tests/http
+
+cluster: setup ## Start etcd, kube-apiserver and kube-scheduler with the catalog installed; Ctrl-C stops all.
+	$(BIN)/python -m tests.cluster
+
+lock: ## Write the lock files anew from pyproject.toml (uv must be installed).
+	uv pip compile $(UV_FLAGS) --group dev -o $(LOCK)
+	uv pip compile $(UV_FLAGS) -c $(LOCK) -o requirements-run.lock
+
+clean: ## Remove what setup made.
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage dist
