@@ -1,0 +1,44 @@
+"""A node as the model sees it: what it advertises and whether it takes pods."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from apiserver.gpu.tolerations import Taint
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One node.
+
+    Attributes:
+        name: metadata.name.
+        ready: condition Ready has status exactly "True".
+        unschedulable: cordoned (spec.unschedulable).
+        labels: metadata.labels, for the node selector.
+        taints: spec.taints, in order.
+        capacity: whole devices by resource name; never less than allocatable.
+        allocatable: whole devices by resource name, rounded up; an absent name is 0.
+        malformed: the resource names whose quantities could not be read, with the text that stood there.
+    """
+
+    name: str
+    ready: bool = True
+    unschedulable: bool = False
+    labels: Mapping[str, str] = field(default_factory=dict)
+    taints: tuple[Taint, ...] = ()
+    capacity: Mapping[str, int] = field(default_factory=dict)
+    allocatable: Mapping[str, int] = field(default_factory=dict)
+    malformed: Mapping[str, str] = field(default_factory=dict)
+
+    def advertises(self, resource_name: str) -> bool:
+        """Whether the node carries the resource key at all, be its quantity 0 or unreadable."""
+        return resource_name in self.capacity or resource_name in self.malformed
+
+    def resource_names(self) -> set[str]:
+        """Every resource name the node carries."""
+        return {*self.capacity, *self.malformed}
+
+
+def matches_selector(labels: Mapping[str, str], selector: Mapping[str, str]) -> bool:
+    """Whether the labels carry every pair of a node selector; an empty selector takes every node."""
+    return all(labels.get(key) == value for key, value in selector.items())

@@ -1,0 +1,1 @@
+"""The tests, by what they need: nothing (unit), loopback (http), a real control plane (cluster)."""
