@@ -1,0 +1,410 @@
+"""Finding out who is asking: front proxy, client certificate, bearer token, or nobody in particular.
+
+Source: k8s.io/apiserver/pkg/authentication/authenticatorfactory, DelegatingAuthenticatorConfig (1.37).
+"""
+
+import asyncio
+import base64
+import binascii
+import hmac
+import json
+import re
+import secrets
+import time
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import Any, Generic, TypeVar
+from urllib.parse import unquote
+
+from multidict import CIMultiDict, CIMultiDictProxy
+
+from apiserver.serving.certificates import CertificateError, CertificateVerifier, common_name, user_of
+from apiserver.serving.users import ANONYMOUS, User, with_authenticated_group
+
+Headers = CIMultiDict[str] | CIMultiDictProxy[str]
+TokenReviewer = Callable[[str], Awaitable[User | None]]
+
+_STANDARD_HEADERS = ("authorization", "x-remote-user", "x-remote-uid", "x-remote-group")
+_STANDARD_EXTRA_PREFIX = "x-remote-extra-"
+_IMPERSONATION_PREFIX = "impersonate-"
+_WEBSOCKET_TOKEN_PREFIX = "base64url.bearer.authorization.k8s.io."  # noqa: S105 - announces a token, is none
+_MALFORMED_ESCAPE = re.compile("%(?![0-9A-Fa-f]{2})")
+
+_REMEMBER_SECONDS = 10.0
+_REMEMBERED_ANSWERS = 8192
+_SHARED_LOOKUP_SECONDS = 30.0
+
+
+class Unauthenticated(Exception):
+    """Nobody could say who is asking, and somebody objected; the message is for the log, never for the client."""
+
+
+# --- Configuration ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestHeaderConfig:
+    """Whose word is taken for the identity in request headers, and which headers carry it.
+
+    Names and prefixes match without regard to case; allowed names are common names and match exactly, none meaning all.
+    """
+
+    ca: CertificateVerifier | None = None
+    username_headers: tuple[str, ...] = ()
+    uid_headers: tuple[str, ...] = ()
+    group_headers: tuple[str, ...] = ()
+    extra_prefixes: tuple[str, ...] = ()
+    allowed_names: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuthenticationConfig:
+    """What a cluster publishes for its aggregated API servers; None where it publishes nothing."""
+
+    request_header: RequestHeaderConfig | None = None
+    client_ca: CertificateVerifier | None = None
+
+    @classmethod
+    def from_configmap(cls, data: Mapping[str, str]) -> "AuthenticationConfig":
+        """Read the data of ConfigMap `kube-system/extension-apiserver-authentication`.
+
+        An absent or empty value is nothing published, whatever was published before.
+
+        Raises:
+            ValueError: a value is not what its key promises; the message begins with the key.
+        """
+        request_header = RequestHeaderConfig(
+            ca=_verifier(data, "requestheader-client-ca-file"),
+            username_headers=_strings(data, "requestheader-username-headers"),
+            uid_headers=_strings(data, "requestheader-uid-headers"),
+            group_headers=_strings(data, "requestheader-group-headers"),
+            extra_prefixes=_strings(data, "requestheader-extra-headers-prefix"),
+            allowed_names=_strings(data, "requestheader-allowed-names"),
+        )
+        return cls(
+            request_header=None if request_header == RequestHeaderConfig() else request_header,
+            client_ca=_verifier(data, "client-ca-file"),
+        )
+
+    @property
+    def verifiers(self) -> tuple[CertificateVerifier, ...]:
+        """The bundles of authorities a client certificate may come from, for `ServingContext.trust`."""
+        front_proxy = self.request_header.ca if self.request_header else None
+        return tuple(verifier for verifier in (front_proxy, self.client_ca) if verifier)
+
+
+def _verifier(data: Mapping[str, str], key: str) -> CertificateVerifier | None:
+    pem = data.get(key)
+    try:
+        return CertificateVerifier(pem) if pem else None
+    except CertificateError as error:
+        raise ValueError(f"{key}: {error}") from error
+
+
+def _strings(data: Mapping[str, str], key: str) -> tuple[str, ...]:
+    text = data.get(key)
+    try:
+        values = json.loads(text) if text else None
+    except ValueError as error:
+        raise ValueError(f"{key}: not JSON: {error}") from error
+    if values is None:
+        return ()
+    if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
+        raise ValueError(f"{key}: not a JSON array of strings")
+    return tuple(values)
+
+
+# --- Headers ----------------------------------------------------------------------------------------------------------
+
+
+def stripped_headers(config: AuthenticationConfig | None) -> frozenset[str]:
+    """Return the lower-case names of headers that carry an identity or a secret, for handlers and logs to never see.
+
+    Those that carry extras are many; `stripped_prefixes` has what their names begin with.
+    """
+    configured = config.request_header if config else None
+    names = (
+        (*configured.username_headers, *configured.uid_headers, *configured.group_headers)
+        if configured is not None
+        else ()
+    )
+    return frozenset((*_STANDARD_HEADERS, *(name.lower() for name in names)))
+
+
+def stripped_prefixes(config: AuthenticationConfig | None) -> tuple[str, ...]:
+    """Return what the lower-case names of headers that carry extras begin with, for `str.startswith`."""
+    configured = config.request_header if config else None
+    return (_STANDARD_EXTRA_PREFIX, *(prefix.lower() for prefix in (configured.extra_prefixes if configured else ())))
+
+
+def impersonation_requested(headers: Headers) -> bool:
+    """Whether the caller asks to act as somebody else, which must be refused where it is not supported."""
+    return any(name.lower().startswith(_IMPERSONATION_PREFIX) for name in headers)
+
+
+def user_from_headers(config: RequestHeaderConfig, headers: Headers) -> User | None:
+    """Return the user a front proxy names in its headers, None if it names none.
+
+    Source: k8s.io/apiserver/pkg/authentication/request/headerrequest (1.37).
+    """
+    name = _first_value(headers, config.username_headers)
+    if not name:
+        return None
+    return User(
+        name=name,
+        uid=_first_value(headers, config.uid_headers),
+        groups=tuple(_utf8(value) for header in config.group_headers for value in headers.getall(header, ()) if value),
+        extra=_extra(headers, config.extra_prefixes),
+    )
+
+
+@lru_cache(maxsize=1024)
+def unescape_extra_key(escaped: str) -> str:
+    """Return the key of an extra from the rest of its header's name; one that is badly escaped stays as it is."""
+    key = escaped.lower()
+    return key if _MALFORMED_ESCAPE.search(key) else unquote(key)
+
+
+def _first_value(headers: Headers, names: Sequence[str]) -> str:
+    for name in names:
+        if value := headers.get(name):
+            return _utf8(value)
+    return ""
+
+
+def _extra(headers: Headers, prefixes: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    extra: dict[str, list[str]] = {}
+    for prefix in map(str.lower, prefixes):
+        for name, value in headers.items():
+            if name.lower().startswith(prefix):
+                extra.setdefault(unescape_extra_key(name[len(prefix) :]), []).append(_utf8(value))
+    return {key: tuple(values) for key, values in extra.items()}
+
+
+def _utf8(value: str) -> str:
+    """Replace the bytes that were not UTF-8, which aiohttp hands on as surrogates, as Go does when it writes JSON."""
+    return value if value.isascii() else value.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+# --- Tokens -----------------------------------------------------------------------------------------------------------
+
+
+def bearer_token(headers: Headers) -> str | None:
+    """Return the token of the Authorization header; None if there is none, or a second blank before it.
+
+    Source: k8s.io/apiserver/pkg/authentication/request/bearertoken (1.37).
+    """
+    match headers.get("Authorization", "").strip().split(" ", 2):
+        case [scheme, token, *_] if scheme.lower() == "bearer" and token:
+            return token
+    return None
+
+
+def websocket_token(headers: Headers) -> str | None:
+    """Return the token a WebSocket client, which cannot set Authorization, hides among its sub-protocols.
+
+    Raises:
+        Unauthenticated: there are several, it is badly encoded, or no other protocol is left to agree on.
+
+    Source: k8s.io/apiserver/pkg/authentication/request/websocket (1.37).
+    """
+    if headers.get("Upgrade", "").lower() != "websocket":
+        return None
+    offered = [
+        protocol.strip() for line in headers.getall("Sec-WebSocket-Protocol", ()) for protocol in line.split(",")
+    ]
+    tokens = [protocol for protocol in offered if protocol.startswith(_WEBSOCKET_TOKEN_PREFIX)]
+    if not tokens:
+        return None
+    if len(tokens) > 1:
+        raise Unauthenticated("several bearer tokens among the sub-protocols")
+    encoded = tokens[0].removeprefix(_WEBSOCKET_TOKEN_PREFIX)
+    try:
+        token = base64.b64decode(encoded + "=" * (-len(encoded) % 4), altchars=b"-_", validate=True).decode()
+    except (binascii.Error, ValueError) as error:
+        raise Unauthenticated("the bearer token among the sub-protocols is badly encoded") from error
+    if token and len(offered) == 1:
+        raise Unauthenticated("no sub-protocol beside the bearer token")
+    return token or None
+
+
+_Question = TypeVar("_Question")
+_Answer = TypeVar("_Answer")
+
+
+class ReviewCache(Generic[_Question, _Answer]):
+    """Answers of somebody who is slow to ask: remembered for ten seconds, and each question asked once at a time.
+
+    A question that failed is not remembered. Asking belongs to none of those who wait for the answer: one that is
+    cancelled leaves it going for the others. Beyond its size the cache forgets what was longest not asked for.
+    """
+
+    def __init__(self, *, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._remembered: OrderedDict[_Question, tuple[float, _Answer]] = OrderedDict()
+        self._asking: dict[_Question, asyncio.Task[_Answer]] = {}
+
+    async def get(
+        self, question: _Question, ask: Callable[[], Coroutine[Any, Any, _Answer]], *, remember: bool = True
+    ) -> _Answer:
+        """Return the answer, asking only if it is neither remembered nor being asked for.
+
+        Raises:
+            TimeoutError: no answer within 30 seconds.
+            Exception: whatever asking raised.
+        """
+        entry = self._remembered.get(question)
+        if entry is not None and self._clock() < entry[0]:
+            self._remembered.move_to_end(question)
+            return entry[1]
+        asking = self._asking.get(question)
+        if asking is None:
+            asking = self._asking[question] = asyncio.create_task(self._ask(question, ask, remember=remember))
+            asking.add_done_callback(lambda task: self._finish(question, task))
+        return await asyncio.shield(asking)
+
+    async def _ask(
+        self, question: _Question, ask: Callable[[], Coroutine[Any, Any, _Answer]], *, remember: bool
+    ) -> _Answer:
+        async with asyncio.timeout(_SHARED_LOOKUP_SECONDS):
+            answer = await ask()
+        if remember:
+            self._remembered[question] = (self._clock() + _REMEMBER_SECONDS, answer)
+            self._remembered.move_to_end(question)
+            if len(self._remembered) > _REMEMBERED_ANSWERS:
+                self._remembered.popitem(last=False)
+        return answer
+
+    def _finish(self, question: _Question, task: asyncio.Task[_Answer]) -> None:
+        del self._asking[question]
+        if not task.cancelled():
+            task.exception()  # seen, even if everybody who waited has left
+
+
+# --- The authenticator ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Peer:
+    """What the other end of the connection showed during the handshake."""
+
+    certificate: bytes
+    intermediates: Sequence[bytes]
+
+
+class Authenticator:
+    """Says who is asking, from the client certificate of the connection and the headers of the request.
+
+    Asked in this order, the first who knows wins: the front proxy's headers, the client certificate, the bearer token.
+    Objections are collected on the way; only if there is none is the caller anonymous.
+
+    Args:
+        config: what is trusted; None until it is known.
+        token_reviewer: returns the user of a token, None if it is not valid; without one no token can be reviewed.
+        clock: seconds that only grow, for how long the answers about tokens are remembered.
+        now: the time at which certificates must be valid.
+    """
+
+    def __init__(
+        self,
+        config: AuthenticationConfig | None = None,
+        *,
+        token_reviewer: TokenReviewer | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self.config = config
+        self._token_reviewer = token_reviewer
+        self._now = now
+        self._reviews: ReviewCache[bytes, User | None] = ReviewCache(clock=clock)
+        self._review_key = secrets.token_bytes(32)
+
+    @property
+    def configured(self) -> bool:
+        """Whether it is known what the cluster trusts, be it nothing."""
+        return self.config is not None
+
+    def update(self, config: AuthenticationConfig) -> None:
+        """Trust this from now on, and nothing that was trusted before."""
+        self.config = config
+
+    async def authenticate(
+        self, *, peer_certificate: bytes | None, headers: Headers, intermediates: Sequence[bytes] = ()
+    ) -> User:
+        """Return who is asking, `system:anonymous` if nobody knows and nobody objects.
+
+        Args:
+            peer_certificate: the client's certificate of the TLS handshake as DER, None without one.
+            headers: the request's, before any was stripped.
+            intermediates: the rest of the presented chain, as DER.
+
+        Raises:
+            Unauthenticated: nobody knows and somebody objects.
+        """
+        peer = _Peer(peer_certificate, intermediates) if peer_certificate is not None else None
+        objections: list[Unauthenticated] = []
+        for authenticate in (
+            self._by_front_proxy,
+            self._by_certificate,
+            self._by_bearer_token,
+            self._by_websocket_token,
+        ):
+            try:
+                user = await authenticate(peer, headers)
+            except Unauthenticated as objection:
+                objections.append(objection)
+                continue
+            if user is not None:
+                return with_authenticated_group(user)
+        if objections:
+            raise Unauthenticated("; ".join(map(str, objections))) from objections[0]
+        return ANONYMOUS
+
+    async def _by_front_proxy(self, peer: _Peer | None, headers: Headers) -> User | None:
+        trusted = self.config.request_header if self.config else None
+        if peer is None or trusted is None or trusted.ca is None:
+            return None
+        try:
+            certificate = trusted.ca.verify(peer.certificate, peer.intermediates, at=self._now())
+        except CertificateError as error:
+            raise Unauthenticated(f"as a front proxy: {error}") from error
+        if trusted.allowed_names and (name := common_name(certificate)) not in trusted.allowed_names:
+            raise Unauthenticated(f"as a front proxy: subject with cn={name} is not in the allowed list")
+        return user_from_headers(trusted, headers)
+
+    async def _by_certificate(self, peer: _Peer | None, _: Headers) -> User | None:
+        trusted = self.config.client_ca if self.config else None
+        if peer is None or trusted is None:
+            return None
+        try:
+            return user_of(trusted.verify(peer.certificate, peer.intermediates, at=self._now()))
+        except CertificateError as error:
+            raise Unauthenticated(f"as a client: {error}") from error
+
+    async def _by_bearer_token(self, _: _Peer | None, headers: Headers) -> User | None:
+        return await self._review(bearer_token(headers))
+
+    async def _by_websocket_token(self, _: _Peer | None, headers: Headers) -> User | None:
+        return await self._review(websocket_token(headers))
+
+    async def _review(self, token: str | None) -> User | None:
+        if token is None:
+            return None
+        if self._token_reviewer is None:
+            raise Unauthenticated("bearer tokens cannot be reviewed here")
+        reviewer = self._token_reviewer
+
+        async def ask() -> User | None:
+            return await reviewer(token)
+
+        key = hmac.digest(self._review_key, token.encode("utf-8", "surrogatepass"), "sha256")
+        try:
+            user = await self._reviews.get(key, ask)
+        except Exception as error:
+            raise Unauthenticated(f"reviewing the bearer token failed: {str(error) or type(error).__name__}") from error
+        if user is None:
+            raise Unauthenticated("invalid bearer token")
+        return user

@@ -1,0 +1,146 @@
+"""What every request passes before it is answered, from the outermost to the innermost.
+
+Source: apiserver pkg/server/config.go DefaultBuildHandlerChain of Kubernetes 1.37: 401 is decided before 403, and 403
+before 404 and 405.
+"""
+
+import ipaddress
+import logging
+import ssl
+import uuid
+from collections.abc import Awaitable, Callable, Collection
+from typing import Final
+
+from aiohttp import web
+from aiohttp.typedefs import Middleware
+
+from apiserver.serving.authentication import Authenticator, Unauthenticated, impersonation_requested
+from apiserver.serving.authorization import Attributes, AuthorizationError, Authorizer, Decision, forbidden_message
+from apiserver.serving.certificates import peer_chain, was_asked_for_certificate
+from apiserver.serving.request_info import RequestInfo, read_request
+from apiserver.serving.responses import respond_status, respond_text
+from apiserver.serving.status import Forbidden, ServiceUnavailable, StatusError, Unauthorized
+from apiserver.serving.users import User
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+INFO: Final = web.RequestKey("info", RequestInfo)
+USER: Final = web.RequestKey("user", User)
+
+_AUDIT_ID: Final = "Audit-Id"
+_PANIC: Final = "This request caused apiserver to panic. Look in the logs for details.\n"
+_log = logging.getLogger(__name__)
+
+
+@web.middleware
+async def answering(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Make sure that every request gets an answer: a StatusError its Status, a bug a 500, logged with the audit id."""
+    audit_id = request.headers.get(_AUDIT_ID) or str(uuid.uuid4())
+    request[INFO] = read_request(request.method, request.path, request.query)
+    try:
+        response = await handler(request)
+    except StatusError as error:
+        response = respond_status(request, error)
+    except Exception:  # noqa: BLE001 # the one place where a bug becomes an answer; it is logged in full
+        _log.exception("%s %s failed, Audit-Id %s", request.method, request.path, audit_id)
+        response = respond_text(_PANIC, 500)
+    response.headers[_AUDIT_ID] = audit_id
+    response.headers.setdefault("Cache-Control", "no-cache, private")
+    connection = _tls(request)
+    if connection and not was_asked_for_certificate(connection):
+        response.force_close()
+    return response
+
+
+@web.middleware
+async def only_loopback(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Refuse a Host that is no loopback name: a page on the web could otherwise read this server by DNS rebinding."""
+    if not is_loopback(_host_name(request.host)):
+        raise Forbidden("forbidden: this server answers only to loopback names, such as localhost or 127.0.0.1")
+    return await handler(request)
+
+
+def authenticating(authenticator: Authenticator, open_paths: Collection[str]) -> Middleware:
+    """Find out who asks, or refuse with 401. Identity headers count only from the front proxy.
+
+    Args:
+        authenticator: says who asks.
+        open_paths: answered also while it is not known yet whom to trust; everything else is 503 then.
+    """
+
+    @web.middleware
+    async def authenticate(request: web.Request, handler: Handler) -> web.StreamResponse:
+        if not authenticator.configured and request.path not in open_paths:
+            raise ServiceUnavailable("the server does not know yet which callers to trust", retry_after_seconds=1)
+        connection = _tls(request)
+        certificate, intermediates = peer_chain(connection) if connection else (None, ())
+        try:
+            request[USER] = await authenticator.authenticate(
+                peer_certificate=certificate, headers=request.headers, intermediates=intermediates
+            )
+        except Unauthenticated as error:
+            _log.info("unable to authenticate the request: %s", error)
+            raise Unauthorized from error
+        if impersonation_requested(request.headers):
+            raise Forbidden("impersonation is not supported here: send the request through kube-apiserver")
+        return await handler(request)
+
+    return authenticate
+
+
+def authorizing(authorizer: Authorizer) -> Middleware:
+    """Let pass what the caller may do, and refuse the rest with 403. A failing review is never an allowance."""
+
+    @web.middleware
+    async def authorize(request: web.Request, handler: Handler) -> web.StreamResponse:
+        attributes = _attributes(request[INFO], request[USER])
+        try:
+            verdict = await authorizer.authorize(attributes)
+        except AuthorizationError as error:
+            _log.warning("%s", error)
+            return respond_text(f'Internal Server Error: "{request.path_qs}": {error}\n', 500)
+        if verdict.decision is Decision.ALLOW:
+            return await handler(request)
+        details = {"name": attributes.name, "group": attributes.group, "kind": attributes.resource}
+        raise Forbidden(
+            forbidden_message(attributes, verdict.reason), details={key: text for key, text in details.items() if text}
+        )
+
+    return authorize
+
+
+def _tls(request: web.Request) -> ssl.SSLObject | None:
+    """The TLS side of the connection, or None where it is plain."""
+    return request.transport.get_extra_info("ssl_object") if request.transport else None
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host name or address can only mean this machine."""
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _host_name(host: str) -> str:
+    """A Host header without its port."""
+    if host.startswith("["):
+        return host[1:].partition("]")[0]
+    return host.partition(":")[0]
+
+
+def _attributes(info: RequestInfo, user: User) -> Attributes:
+    return Attributes(
+        user=user,
+        verb=info.verb,
+        resource_request=info.is_resource_request,
+        path=info.path,
+        namespace=info.namespace,
+        group=info.group,
+        version=info.version,
+        resource=info.resource,
+        subresource=info.subresource,
+        name=info.name,
+    )

@@ -1,0 +1,109 @@
+"""Which representation a client gets: media type, Table or metadata only, pretty or not.
+
+Source: apiserver pkg/endpoints/handlers/negotiation (negotiate.go, errors.go) and munnerz/goautoneg, Kubernetes 1.37.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Final
+
+from apiserver.serving.request_info import is_true_like
+from apiserver.serving.status import NotAcceptable
+
+JSON: Final = "application/json"
+YAML: Final = "application/yaml"
+TABLE: Final = "Table"
+PARTIAL: Final = "PartialObjectMetadata"
+PARTIAL_LIST: Final = "PartialObjectMetadataList"
+META_GROUP: Final = "meta.k8s.io"
+
+_CONVERSIONS: Final = frozenset({TABLE, PARTIAL, PARTIAL_LIST})
+_CONVERSION_VERSIONS: Final = frozenset({"v1", "v1beta1"})
+_PRETTY_AGENTS: Final = ("curl", "Wget", "Mozilla/5.0")
+
+
+@dataclass(frozen=True, slots=True)
+class Clause:
+    """One media range of an Accept header."""
+
+    type: str
+    subtype: str
+    quality: float = 1.0
+    parameters: Mapping[str, str] = field(default_factory=dict)
+
+    def matches(self, media_type: str) -> bool:
+        """Whether the media type lies in the range."""
+        type_, _, subtype = media_type.partition("/")
+        return self.type in ("*", type_) and self.subtype in ("*", subtype)
+
+
+@dataclass(frozen=True, slots=True)
+class Representation:
+    """What was agreed on.
+
+    Attributes:
+        media_type: JSON or YAML.
+        convert_to: TABLE, PARTIAL, PARTIAL_LIST, or "" for the object itself.
+        convert_version: version of meta.k8s.io, when converted.
+        pretty: indented for a person, as a parameter of the media type asks.
+    """
+
+    media_type: str = JSON
+    convert_to: str = ""
+    convert_version: str = ""
+    pretty: bool = False
+
+
+@lru_cache(maxsize=512)
+def parse_accept(header: str) -> tuple[Clause, ...]:
+    """The clauses of an Accept header, most wanted first; those of equal worth keep their order."""
+    clauses = [clause for part in header.split(",") if (clause := _parse_clause(part)) is not None]
+    return tuple(sorted(clauses, key=lambda clause: (-clause.quality, clause.type == "*", clause.subtype == "*")))
+
+
+@lru_cache(maxsize=512)
+def negotiate(accept: str) -> Representation:
+    """The first clause that can be served. A clause with a conversion that is not known is passed over.
+
+    Raises:
+        NotAcceptable: none can be served.
+    """
+    for clause in parse_accept(accept or "*/*"):
+        media_type = next((offered for offered in (JSON, YAML) if clause.matches(offered)), None)
+        convert_to = clause.parameters.get("as", "")
+        if media_type is None or (convert_to and not _is_known_conversion(clause)):
+            continue
+        return Representation(
+            media_type, convert_to, clause.parameters.get("v", ""), is_true_like(clause.parameters.get("pretty", "0"))
+        )
+    raise NotAcceptable(f"only the following media types are accepted: {JSON}, {YAML}")
+
+
+def wants_pretty(representation: Representation, query: Mapping[str, str], user_agent: str) -> bool:
+    """Whether to indent: as the query says, else as the media type says, else for people's own clients."""
+    if "pretty" in query:
+        return is_true_like(query["pretty"])
+    return representation.pretty or user_agent.startswith(_PRETTY_AGENTS)
+
+
+def _is_known_conversion(clause: Clause) -> bool:
+    parameters = clause.parameters
+    return (
+        parameters["as"] in _CONVERSIONS
+        and parameters.get("g") == META_GROUP
+        and parameters.get("v") in _CONVERSION_VERSIONS
+    )
+
+
+def _parse_clause(text: str) -> Clause | None:
+    range_, *rest = (part.strip() for part in text.split(";"))
+    type_, slash, subtype = range_.partition("/")
+    if not type_ or (not slash and type_ != "*"):
+        return None
+    parameters = {key.strip(): value.strip().strip('"') for key, _, value in (part.partition("=") for part in rest)}
+    try:
+        quality = float(parameters.pop("q", "1"))
+    except ValueError:
+        quality = 1.0
+    return Clause(type_, subtype or "*", quality, parameters)

@@ -1,0 +1,78 @@
+"""Declarations: what a server serves. A resource says what it is; how it is served stands elsewhere in this room."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from apiserver.serving.store import ResourceStore
+from apiserver.serving.tables import Layout, Object
+
+
+@dataclass(frozen=True, slots=True)
+class Subresource:
+    """A view of one object under its own name and kind, made when it is asked for.
+
+    Attributes:
+        name: last part of the path.
+        kind: of the answer.
+        layout: its Table.
+        read: namespace and name to the object, or None when there is no such parent; raises a StatusError while no
+            true answer can be given.
+    """
+
+    name: str
+    kind: str
+    layout: Layout
+    read: Callable[[str, str], Object | None]
+
+    verbs: tuple[str, ...] = ("get",)
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """A read-only collection of objects of one kind.
+
+    Attributes:
+        plural: as in paths.
+        singular: as kubectl takes it.
+        kind: of one object; a list is kind + "List".
+        namespaced: whether objects live in namespaces.
+        store: the objects.
+        layout: their Table.
+        short_names: further names for kubectl.
+        categories: groups of resources for kubectl.
+        subresources: of each object.
+    """
+
+    plural: str
+    singular: str
+    kind: str
+    namespaced: bool
+    store: ResourceStore
+    layout: Layout
+    short_names: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    subresources: Sequence[Subresource] = ()
+
+    verbs: tuple[str, ...] = ("get", "list")
+
+    def subresource(self, name: str) -> Subresource | None:
+        """The declared subresource of that name, or None."""
+        return next((each for each in self.subresources if each.name == name), None)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupVersion:
+    """One version of one API group, the only one a server has."""
+
+    group: str
+    version: str
+    resources: Sequence[Resource]
+
+    @property
+    def api_version(self) -> str:
+        """GROUP/VERSION, as objects carry it."""
+        return f"{self.group}/{self.version}"
+
+    def resource(self, plural: str) -> Resource | None:
+        """The declared resource of that name, or None."""
+        return next((each for each in self.resources if each.plural == plural), None)

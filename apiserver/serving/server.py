@@ -1,0 +1,72 @@
+"""The listener: HTTP/1.1 with the limits an API server needs, over TLS on a cluster and plain on loopback."""
+
+import ssl
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Final
+
+from aiohttp import web
+from aiohttp.typedefs import Middleware
+
+from apiserver.serving.filters import INFO, answering
+from apiserver.serving.handlers import Handlers
+
+KEEPALIVE_SECONDS: Final = 300
+"""Longer than the 90 s for which Go clients, kube-aggregator among them, keep an idle connection to use again."""
+_MAX_HEADERS: Final = 4096
+"""kube-aggregator sends one header line for each group of a user."""
+_MAX_LINE: Final = 64 * 1024
+_SHUTDOWN_SECONDS: Final = 10
+
+
+def make_app(handlers: Handlers, middlewares: Sequence[Middleware]) -> web.Application:
+    """The application: every path and method goes through the same filters to the same handlers.
+
+    Args:
+        handlers: answer what passed.
+        middlewares: who may pass, outermost first.
+    """
+    app = web.Application(middlewares=[answering, *middlewares])
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        return handlers.answer(request, request[INFO])
+
+    app.router.add_route("*", "/{path:.*}", answer)
+    app.on_response_prepare.append(_without_server_header)
+    return app
+
+
+@asynccontextmanager
+async def listening(
+    app: web.Application, *, address: str, port: int, tls: ssl.SSLContext | None = None
+) -> AsyncIterator[str]:
+    """Serve while the context is open; leaving it ends open requests within a few seconds.
+
+    Yields:
+        The URL it is served at; a port of 0 is replaced by the one taken.
+
+    Raises:
+        OSError: the address or port cannot be had.
+    """
+    runner = web.AppRunner(
+        app,
+        access_log=None,
+        keepalive_timeout=KEEPALIVE_SECONDS,
+        max_headers=_MAX_HEADERS,
+        max_line_size=_MAX_LINE,
+        max_field_size=_MAX_LINE,
+        shutdown_timeout=_SHUTDOWN_SECONDS,
+    )
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, address, port, ssl_context=tls).start()
+        bound: int = runner.addresses[0][1]
+        host = f"[{address}]" if ":" in address else address
+        yield f"{'https' if tls else 'http'}://{host}:{bound}"
+    finally:
+        await runner.cleanup()
+
+
+async def _without_server_header(_: web.Request, response: web.StreamResponse) -> None:
+    """No Kubernetes server says what it is made of, and callers need not know which versions to attack."""
+    response.headers.pop("Server", None)

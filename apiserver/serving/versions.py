@@ -1,0 +1,66 @@
+"""resourceVersions: rising within a process and over its restarts, comparable in time between replicas.
+
+A version is a number of 1/16 ms ticks since 2026-01-01, shifted by a tag that is random per process. It stays exact in
+JavaScript (below 2^53) until 2043, at up to 16,000 versions a second.
+"""
+
+import random
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Final
+
+EPOCH: Final = datetime(2026, 1, 1, tzinfo=UTC).timestamp()
+_TICKS_PER_SECOND: Final = 16_000
+_TAG_BITS: Final = 10
+
+
+class ServerClock:
+    """Seconds since 1970 as kube-apiserver counts them: the monotonic clock plus an offset learnt from it.
+
+    A Date header only tells whole seconds that have begun, so each one gives a lower bound of the offset; the greatest
+    bound is kept. The clock therefore never goes back, and comes within a round trip of the truth.
+
+    Args:
+        wall: the starting point where nobody will tell the time, as with a snapshot; None where somebody will.
+        monotonic: the process's monotonic clock.
+    """
+
+    def __init__(self, wall: float | None = None, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._monotonic = monotonic
+        self._offset = None if wall is None else wall - monotonic()
+
+    def observe(self, date: datetime, received: float) -> None:
+        """Take a Date header that had arrived at the monotonic time `received`."""
+        bound = date.timestamp() - received
+        self._offset = bound if self._offset is None else max(self._offset, bound)
+
+    def __call__(self) -> float:
+        """Now.
+
+        Raises:
+            RuntimeError: nobody has told the time yet; there is nothing to version before the first answer.
+        """
+        if self._offset is None:
+            raise RuntimeError("no Date header was seen yet")
+        return self._monotonic() + self._offset
+
+
+class VersionSource:
+    """Makes versions, each greater than any before.
+
+    Args:
+        clock: seconds since 1970.
+        tag: 0 … 1023, told apart from other replicas'; random by default.
+    """
+
+    def __init__(self, clock: Callable[[], float], tag: int | None = None) -> None:
+        self._clock = clock
+        self._tag = random.SystemRandom().getrandbits(_TAG_BITS) if tag is None else tag
+        self._last_tick = 0
+
+    def next(self) -> int:
+        """A new version."""
+        tick = int((self._clock() - EPOCH) * _TICKS_PER_SECOND)
+        self._last_tick = max(tick, self._last_tick + 1)
+        return self._last_tick << _TAG_BITS | self._tag

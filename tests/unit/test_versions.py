@@ -1,0 +1,49 @@
+"""resourceVersions and the clock behind them."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from apiserver.serving.versions import EPOCH, ServerClock, VersionSource
+
+START = datetime(2026, 6, 1, tzinfo=UTC)
+
+
+@given(st.lists(st.floats(0, 10**7), max_size=50))
+def test_rising(times: list[float]) -> None:
+    """Versions rise whatever the clock does."""
+    clock = iter(times)
+    source = VersionSource(lambda: EPOCH + next(clock), tag=1023)
+    versions = [source.next() for _ in times]
+    assert versions == sorted(set(versions))
+
+
+def test_exact_in_javascript_until_2043() -> None:
+    """A version of 2043 is below 2^53, and one of today is positive."""
+    late = datetime(2043, 1, 1, tzinfo=UTC).timestamp()
+    assert 0 < VersionSource(START.timestamp, tag=0).next() < VersionSource(lambda: late, 1023).next() < 2**53
+
+
+@given(st.lists(st.tuples(st.floats(0, 5), st.floats(0, 2)), min_size=1, max_size=20))
+def test_clock(answers: list[tuple[float, float]]) -> None:
+    """The clock never goes back, is never ahead of the server, and at most a second and a round trip behind."""
+    monotonic = 0.0
+    clock = ServerClock(monotonic=lambda: monotonic)
+    readings = []
+    for pause, flight in answers:
+        sent = START + timedelta(seconds=monotonic + pause)
+        monotonic += pause + flight
+        clock.observe(sent.replace(microsecond=0), monotonic)
+        readings.append(clock())
+    true = START.timestamp() + monotonic
+    assert readings == sorted(readings)
+    slack = 1 + max(flight for _, flight in answers)
+    assert true - slack - 1e-3 <= readings[-1] <= true + 1e-3
+
+
+def test_nobody_told_the_time() -> None:
+    """Before the first answer of the server there is no time."""
+    with pytest.raises(RuntimeError):
+        ServerClock()()
