@@ -68,8 +68,9 @@ def test_whole(milli: int, devices: int) -> None:
 @given(st.integers(-(10**15), 10**15), st.sampled_from(["", "m", "u", "n", "k", "Ki", "Mi", "e2", "E-2"]))
 def test_exact(number: int, suffix: str) -> None:
     """Whatever the suffix, the result is the exact value rounded away from zero to the milli-unit."""
-    factors = {"": 1, "k": 1000, "Ki": 1024, "Mi": 1024**2, "e2": 100, "E-2": Fraction(1, 100)}
-    factors |= {"m": Fraction(1, 10**3), "u": Fraction(1, 10**6), "n": Fraction(1, 10**9)}
+    powers = {"": 0, "k": 3, "m": -3, "u": -6, "n": -9, "e2": 2, "E-2": -2}
+    factors = {"Ki": Fraction(1024), "Mi": Fraction(1024**2)}
+    factors |= {name: Fraction(10) ** power for name, power in powers.items()}
     if abs(number * factors[suffix]) > MAX_VALUE:
         return
     exact = Fraction(number) * factors[suffix] * 1000
