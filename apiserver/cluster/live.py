@@ -1,0 +1,143 @@
+"""Following a cluster: one reflector for each kind, all telling the same view."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Final
+
+from apiserver.cluster.objects import NodeObject, PodObject, to_node, to_pod
+from apiserver.cluster.reflector import Collection, Reflector, Transport
+from apiserver.cluster.view import View
+from apiserver.gpu.classes import parse_class
+
+CLASSES: Final[Collection[dict[str, Any]]] = Collection(
+    "gpuclasses", "/apis/cozystack.io/v1alpha1/gpuclasses", dict[str, Any]
+)
+NODES: Final = Collection("nodes", "/api/v1/nodes", NodeObject)
+PODS: Final = Collection(
+    "pods",
+    "/api/v1/pods",
+    PodObject,
+    # A pod in a terminal phase weighs nothing; leaving it out here makes its end a DELETED event.
+    field_selector="status.phase!=Succeeded,status.phase!=Failed",
+)
+_REFUSALS: Final = (401, 403, 404)
+
+
+class _Classes:
+    """Tells the view of GPUClasses."""
+
+    def __init__(self, view: View) -> None:
+        self._view = view
+
+    def replace(self, objects: list[dict[str, Any]]) -> None:
+        self._view.replace_classes(map(parse_class, objects))
+
+    def apply(self, event_type: str, obj: dict[str, Any]) -> None:
+        gpu_class = parse_class(obj)
+        if event_type == "DELETED":
+            self._view.delete_class(gpu_class.name)
+        else:
+            self._view.apply_class(gpu_class)
+
+    def reject(self, name: str, _: str) -> None:
+        self._view.delete_class(name)
+
+
+class _Nodes:
+    """Tells the view of Nodes."""
+
+    def __init__(self, view: View) -> None:
+        self._view = view
+
+    def replace(self, objects: list[NodeObject]) -> None:
+        self._view.replace_nodes(map(to_node, objects))
+
+    def apply(self, event_type: str, obj: NodeObject) -> None:
+        if event_type == "DELETED":
+            self._view.delete_node(obj.metadata.name)
+        else:
+            self._view.apply_node(to_node(obj))
+
+    def reject(self, name: str, _: str) -> None:
+        self._view.delete_node(name)
+
+
+class _Pods:
+    """Tells the view of Pods; those that hold no devices are not kept."""
+
+    def __init__(self, view: View) -> None:
+        self._view = view
+
+    def replace(self, objects: list[PodObject]) -> None:
+        self._view.replace_pods(pod for pod in map(to_pod, objects) if pod is not None)
+
+    def apply(self, event_type: str, obj: PodObject) -> None:
+        pod = None if event_type == "DELETED" else to_pod(obj)
+        if pod is None:
+            self._view.delete_pod((obj.metadata.namespace, obj.metadata.name))
+        else:
+            self._view.apply_pod(pod)
+
+    def reject(self, name: str, _: str) -> None:
+        namespace, _, pod_name = name.rpartition("/")
+        self._view.delete_pod((namespace, pod_name))
+
+
+class Live:
+    """Keeps a view equal to a cluster.
+
+    Args:
+        view: what is told.
+    """
+
+    def __init__(self, view: View) -> None:
+        self._view = view
+        self._reflectors: tuple[Reflector[Any], ...] = ()
+
+    async def run(self, transport: Transport) -> None:
+        """Follow the cluster until cancelled."""
+        classes = Reflector(transport, CLASSES, _Classes(self._view))
+        nodes = Reflector(transport, NODES, _Nodes(self._view))
+        pods = Reflector(transport, PODS, _Pods(self._view))
+        self._reflectors = (classes, nodes, pods)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(classes.run(), name="reflector gpuclasses")
+            group.create_task(nodes.run(), name="reflector nodes")
+            # Nodes first: a pod that is known before its node would show devices as free that are not.
+            await nodes.wait_synced()
+            group.create_task(pods.run(), name="reflector pods")
+
+    def unsynced(self) -> str | None:
+        """Why no true answer can be given yet, or None when every list was complete once."""
+        if not self._reflectors:
+            return "the server is not connected to the cluster yet"
+        waiting = [_describe(reflector) for reflector in self._reflectors if not reflector.synced]
+        return f"not listed yet: {'; '.join(waiting)}" if waiting else None
+
+    def refused(self) -> str | None:
+        """What the cluster refuses to list, with its words: waiting will not help by itself."""
+        refused = [_describe(each) for each in self._reflectors if not each.synced and each.last_status in _REFUSALS]
+        return "; ".join(refused) or None
+
+
+async def follow_until(live: Live, transport: Transport, done: Callable[[], bool], timeout_seconds: float) -> None:
+    """Follow the cluster until `done`, or for so long.
+
+    Raises:
+        TimeoutError: it was not done in time.
+    """
+    async with asyncio.timeout(timeout_seconds):
+        task = asyncio.create_task(live.run(transport))
+        try:
+            while not done():
+                await asyncio.wait([task], timeout=0.02)
+                if task.done():
+                    task.result()
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+
+def _describe(reflector: Reflector[Any]) -> str:
+    name = reflector.collection.name
+    return f"{name} ({reflector.last_error})" if reflector.last_error else name

@@ -1,0 +1,494 @@
+"""The reflector: keeps a handler told of every object of one collection, by a list and then a watch, for ever.
+
+Each function adds one policy: `run` never gives up, `_list` tells a complete state, `_list_pages` survives a list that
+expires while it is read, `_watch` follows one stream to its end. `must_list_after` and `Backoff` decide what follows a
+failure.
+
+Source: client-go tools/cache/reflector.go (1.37), without its WatchList mode.
+"""
+
+import asyncio
+import logging
+import random
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from types import GenericAlias
+from typing import Generic, NoReturn, Protocol, TypeVar
+
+import msgspec
+
+from apiserver.cluster.client import ClusterError, ClusterUnreachableError, Response, SilenceError, Status
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+CHANGES = frozenset({"ADDED", "MODIFIED", "DELETED"})
+MALFORMED = (msgspec.DecodeError, RecursionError)
+"""What decoding raises; the second for nesting deeper than Python's stack."""
+
+RELIST_AFTER_FAILURES = 5
+"""Failed watches in a row after which a server error is taken to lie with the version that is asked for."""
+
+
+class Transport(Protocol):
+    """What is needed of a ClusterClient."""
+
+    async def get(self, path: str, params: Mapping[str, str] | None = None) -> Response:
+        """Read one page of a list."""
+
+    def stream(
+        self, path: str, params: Mapping[str, str], *, silence_seconds: float
+    ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
+        """Open a watch, line by line."""
+
+
+class Handler(Protocol[T]):
+    """Who is told. The calls come in order and without an await between a list and its rejections."""
+
+    def replace(self, objects: list[T]) -> None:
+        """Take the complete collection: what is not in it is gone, and so is every earlier rejection."""
+
+    def apply(self, event_type: str, obj: T) -> None:
+        """Take one change: ADDED or MODIFIED with the object as it is, DELETED with its last state."""
+
+    def reject(self, name: str, reason: str) -> None:
+        """Forget an object that can no longer be read.
+
+        Args:
+            name: `namespace/name`, or the name alone without a namespace; empty if even that can't be read.
+            reason: what is wrong with it.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class Collection(Generic[T]):
+    """What is listed and watched.
+
+    Attributes:
+        name: for logs and health, for example `pods`.
+        path: for example `/api/v1/pods`.
+        item_type: the msgspec type an object is decoded into.
+        field_selector: as Kubernetes writes it; empty for all objects.
+        page_size: objects in one page of a list.
+    """
+
+    name: str
+    path: str
+    item_type: type[T]
+    field_selector: str = ""
+    page_size: int = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """The times a reflector keeps, in seconds.
+
+    Attributes:
+        silence: without a byte before a stream is given up; a live one mostly gets a bookmark once a minute.
+        watch: a stream is asked to last between this and twice this.
+        short_watch: a stream that ends sooner and brought nothing counts as failed.
+        first_pause: after the first failure; doubled with each further one.
+        longest_pause: what doubling ends at.
+        healthy: without a failure before the pauses start anew.
+    """
+
+    silence: float = 90
+    watch: float = 300
+    short_watch: float = 1
+    first_pause: float = 0.8
+    longest_pause: float = 30
+    healthy: float = 120
+
+
+DEFAULT_PACE = Pace()
+
+
+class Backoff:
+    """Pauses that double from failure to failure; a random half of each keeps replicas apart.
+
+    Args:
+        pace: the times.
+        rng: where the random half comes from.
+    """
+
+    def __init__(self, pace: Pace, rng: random.Random) -> None:
+        self._pace = pace
+        self._rng = rng
+        self._pause = pace.first_pause
+
+    def next(self, *, ran_for: float, at_least: float = 0) -> float:
+        """Seconds to wait after a failure.
+
+        Args:
+            ran_for: seconds since the last pause ended.
+            at_least: what the server asked for.
+        """
+        if ran_for >= self._pace.healthy:
+            self._pause = self._pace.first_pause
+        pause, self._pause = self._pause, min(2 * self._pause, self._pace.longest_pause)
+        return max(pause * (1 + self._rng.random()) / 2, at_least)
+
+
+class WatchEndedAtOnceError(ClusterUnreachableError):
+    """A stream ended at once and brought nothing; opening it again without a pause would be a hot loop."""
+
+
+class UnreadableError(ClusterError):
+    """What came is not what Kubernetes sends."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(0, "Unreadable", message)
+
+
+class ListMeta(msgspec.Struct):
+    """metadata of a list."""
+
+    version: str = msgspec.field(default="", name="resourceVersion")
+    token: str = msgspec.field(default="", name="continue")
+
+
+class Page(msgspec.Struct, Generic[T]):
+    """A list, or one page of it."""
+
+    metadata: ListMeta
+    items: list[T] | None = None
+
+
+class Event(msgspec.Struct, Generic[T]):
+    """One line of a watch."""
+
+    type: str
+    object: T
+
+
+class Identity(msgspec.Struct, rename="camel"):
+    """metadata of an object, as far as it says which object it is and in which version."""
+
+    name: str = ""
+    namespace: str = ""
+    resource_version: str = ""
+
+
+class Stub(msgspec.Struct):
+    """An object of which only the identity is read."""
+
+    metadata: Identity = msgspec.field(default_factory=Identity)
+
+    @property
+    def name(self) -> str:
+        """`namespace/name`, or the name alone."""
+        return f"{self.metadata.namespace}/{self.metadata.name}".removeprefix("/")
+
+
+@dataclass(slots=True)
+class Listing(Generic[T]):
+    """A complete list.
+
+    Attributes:
+        version: where to watch from.
+        objects: what could be read.
+        rejected: name and reason of what could not.
+    """
+
+    version: str = ""
+    objects: list[T] = field(default_factory=list)
+    rejected: list[tuple[str, str]] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Counters:
+    """What a reflector has done since it began."""
+
+    lists: int = 0
+    relists: int = 0
+    watches: int = 0
+    events: int = 0
+    bookmarks: int = 0
+    failures: int = 0
+    silences: int = 0
+    rejected: int = 0
+
+
+class Decoder(Generic[T]):
+    """Bytes of the wire to objects of one type.
+
+    An object that does not fit the type costs only itself. Everything else that does not fit raises UnreadableError.
+    """
+
+    def __init__(self, item_type: type[T]) -> None:
+        self._page: msgspec.json.Decoder[Page[T]] = msgspec.json.Decoder(GenericAlias(Page, (item_type,)))
+        self._event: msgspec.json.Decoder[Event[T]] = msgspec.json.Decoder(GenericAlias(Event, (item_type,)))
+        self._item = msgspec.json.Decoder(item_type)
+        self._raw_page = msgspec.json.Decoder(Page[msgspec.Raw])
+        self._stub = msgspec.json.Decoder(Stub)
+        self._stub_event = msgspec.json.Decoder(Event[Stub])
+        self._error_event = msgspec.json.Decoder(Event[Status])
+
+    def add_page(self, listing: Listing[T], body: bytes) -> str:
+        """Add one page of a list; the token of the next page, empty after the last."""
+        try:
+            page = self._page.decode(body)
+        except MALFORMED:
+            return self._add_page_singly(listing, body)
+        listing.version = listing.version or page.metadata.version
+        listing.objects += page.items or ()
+        return page.metadata.token
+
+    def head(self, line: bytes) -> Event[Stub]:
+        """The type of an event and which object it is about."""
+        try:
+            return self._stub_event.decode(line)
+        except MALFORMED as error:
+            raise UnreadableError(f"an event: {error}") from error
+
+    def change(self, line: bytes) -> T:
+        """The object of an event; one that does not fit raises as in MALFORMED."""
+        return self._event.decode(line).object
+
+    def error(self, line: bytes) -> ClusterError:
+        """The failure that an ERROR event carries."""
+        try:
+            return self._error_event.decode(line).object.error()
+        except MALFORMED as error:
+            return UnreadableError(f"an ERROR event: {error}")
+
+    def _add_page_singly(self, listing: Listing[T], body: bytes) -> str:
+        """The same object by object, to find those that don't fit."""
+        try:
+            page = self._raw_page.decode(body)
+        except MALFORMED as error:
+            raise UnreadableError(f"a list: {error}") from error
+        listing.version = listing.version or page.metadata.version
+        for raw in page.items or ():
+            try:
+                listing.objects.append(self._item.decode(raw))
+            except MALFORMED as error:
+                listing.rejected.append((self._name(raw), str(error)))
+        return page.metadata.token
+
+    def _name(self, raw: msgspec.Raw) -> str:
+        try:
+            return self._stub.decode(raw).name
+        except MALFORMED:
+            return ""
+
+
+class Reflector(Generic[T]):
+    """Keeps a handler told of one collection.
+
+    Args:
+        transport: the way to the API server.
+        collection: what to list and watch.
+        handler: who is told.
+        pace: the times to keep.
+        rng: spreads pauses and the lengths of watches.
+
+    Attributes:
+        collection: what is listed and watched.
+        counters: what was done.
+        last_resource_version: what the handler has been told up to.
+        last_activity: loop time at which a list was complete or an event or bookmark came; None before the first.
+        last_error: why the latest attempt failed, for people; None once it works again.
+        last_status: HTTP status of that failure, 0 without an answer; None once it works again.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        collection: Collection[T],
+        handler: Handler[T],
+        *,
+        pace: Pace = DEFAULT_PACE,
+        rng: random.Random | None = None,
+    ) -> None:
+        self.collection = collection
+        self.counters = Counters()
+        self.last_resource_version = ""
+        self.last_activity: float | None = None
+        self.last_error: str | None = None
+        self.last_status: int | None = None
+        self._transport = transport
+        self._handler = handler
+        self._pace = pace
+        self._rng = rng or random.SystemRandom()
+        self._decoder = Decoder(collection.item_type)
+        self._backoff = Backoff(pace, self._rng)
+        self._must_list = True
+        self._synced = asyncio.Event()
+        self._started: float | None = None
+        self._resumed = 0.0
+        self._failures_in_a_row = 0
+        self._known_bad: set[str] = set()
+
+    @property
+    def synced(self) -> bool:
+        """Whether the handler has been given a complete list at least once."""
+        return self._synced.is_set()
+
+    @property
+    def tried_for(self) -> float:
+        """Seconds since `run` began; 0 before."""
+        return 0.0 if self._started is None else _now() - self._started
+
+    async def wait_synced(self) -> None:
+        """Wait for the first complete list."""
+        await self._synced.wait()
+
+    async def run(self) -> NoReturn:
+        """List, watch, and after whatever failure go on; ends only when cancelled, or by a fault of the handler."""
+        self._started = self._resumed = _now()
+        while True:
+            try:
+                if self._must_list:
+                    await self._list()
+                await self._watch()
+            except SilenceError:
+                # No failure: a server that has had no events at all since it started sends no bookmarks either.
+                self.counters.silences += 1
+                logger.info("%s: nothing came for %g s, opening a new watch", self.collection.name, self._pace.silence)
+            except ClusterError as error:
+                self._note_failure(error)
+                pause = self._backoff.next(ran_for=_now() - self._resumed, at_least=error.retry_after or 0)
+                await asyncio.sleep(pause)
+                self._resumed = _now()
+
+    async def _list(self) -> None:
+        """Tell the handler the complete state."""
+        self.counters.lists += 1
+        self.counters.relists += self.synced
+        listing = await self._list_pages()
+        if not listing.version:
+            raise UnreadableError("a list without resourceVersion, which no watch can follow")
+        self._known_bad.intersection_update(name for name, _ in listing.rejected)
+        self._handler.replace(listing.objects)
+        for name, reason in listing.rejected:
+            self._reject(name, reason)
+        self._must_list = False
+        self._note_news(listing.version)
+        self._synced.set()
+
+    async def _list_pages(self) -> Listing[T]:
+        """List in pages; if the list expires while it is read, at once and whole. Source: client-go tools/pager."""
+        try:
+            return await self._read_pages({"limit": str(self.collection.page_size)})
+        except ClusterError as error:
+            if not is_expired(error):
+                raise
+            logger.info("%s: the list expired between pages, reading it whole", self.collection.name)
+            return await self._read_pages({})
+
+    async def _read_pages(self, params: dict[str, str]) -> Listing[T]:
+        """Read one consistent list to its end. Its version is that of the first page."""
+        listing: Listing[T] = Listing()
+        params = self._selection() | params
+        while True:
+            response = await self._transport.get(self.collection.path, params)
+            token = self._decoder.add_page(listing, response.body)
+            if not token:
+                return listing
+            params["continue"] = token
+
+    async def _watch(self) -> None:
+        """Follow one stream to its end."""
+        self.counters.watches += 1
+        opened, seen = _now(), self._news
+        params = self._selection() | {
+            "watch": "true",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": self.last_resource_version,
+            "timeoutSeconds": str(int(self._pace.watch * (1 + self._rng.random()))),
+        }
+        silence = self._pace.silence
+        async with self._transport.stream(self.collection.path, params, silence_seconds=silence) as lines:
+            async for line in lines:
+                self._take(line)
+        if self._news == seen and _now() - opened < self._pace.short_watch:
+            raise WatchEndedAtOnceError("the watch ended at once and brought nothing")
+        self._note_well()
+
+    def _take(self, line: bytes) -> None:
+        """Tell the handler of one event."""
+        event = self._decoder.head(line)
+        if event.type == "ERROR":
+            raise self._decoder.error(line)
+        if event.type in CHANGES:
+            self.counters.events += 1
+            self._change(event, line)
+        elif event.type == "BOOKMARK":
+            self.counters.bookmarks += 1
+        self._note_news(event.object.metadata.resource_version)
+
+    def _change(self, event: Event[Stub], line: bytes) -> None:
+        try:
+            obj = self._decoder.change(line)
+        except MALFORMED as error:
+            self._reject(event.object.name, str(error))
+            if event.type == "DELETED":
+                # The handler must hear that it is gone, rather than unreadable, and a list is how it hears that.
+                raise UnreadableError(f"the last state of {event.object.name}: {error}") from error
+        else:
+            self._handler.apply(event.type, obj)
+
+    def _reject(self, name: str, reason: str) -> None:
+        """Tell the handler of an object that can't be read, and the log when it is a new one."""
+        self.counters.rejected += 1
+        if name not in self._known_bad:
+            self._known_bad.add(name)
+            logger.warning("%s: %s cannot be read and is left out: %s", self.collection.name, name or "one", reason)
+        self._handler.reject(name, reason)
+
+    def _selection(self) -> dict[str, str]:
+        """The query that lists and watches share."""
+        selector = self.collection.field_selector
+        return {"fieldSelector": selector} if selector else {}
+
+    @property
+    def _news(self) -> int:
+        return self.counters.events + self.counters.bookmarks
+
+    def _note_news(self, version: str) -> None:
+        """The handler is as new as this version."""
+        self.last_resource_version = version or self.last_resource_version
+        self.last_activity = _now()
+        self._note_well()
+
+    def _note_well(self) -> None:
+        """Whatever failed before works again."""
+        self._failures_in_a_row = 0
+        if self.last_error is not None:
+            logger.info("%s: going on at version %s", self.collection.name, self.last_resource_version)
+            self.last_error = self.last_status = None
+
+    def _note_failure(self, error: ClusterError) -> None:
+        self.counters.failures += 1
+        self._failures_in_a_row += 1
+        self._must_list = self._must_list or must_list_after(error, self._failures_in_a_row)
+        message = str(error)
+        level = logging.DEBUG if message == self.last_error else logging.WARNING
+        logger.log(level, "%s: %s", self.collection.name, message)
+        self.last_error, self.last_status = message, error.status
+
+
+def is_expired(error: ClusterError) -> bool:
+    """Whether the version or the page asked for is no longer kept."""
+    return error.status == HTTPStatus.GONE or error.reason in {"Expired", "Gone"}
+
+
+def must_list_after(error: ClusterError, failures_in_a_row: int) -> bool:
+    """Whether a watch that failed so can't be taken up where it broke off.
+
+    It can after whatever the network does and after a server that is too busy. It can't after an expired version,
+    nor after a refusal, whose cause may have changed the collection. A server error gets some attempts first.
+    """
+    if isinstance(error, ClusterUnreachableError) or error.status == HTTPStatus.TOO_MANY_REQUESTS:
+        return False
+    if error.status >= HTTPStatus.INTERNAL_SERVER_ERROR and not is_expired(error):
+        return failures_in_a_row >= RELIST_AFTER_FAILURES
+    return True
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

@@ -1,0 +1,131 @@
+"""Snapshot files: what kubectl printed, read back.
+
+`kubectl get gpuclasses.cozystack.io,nodes,pods -A -o yaml` makes one; JSON and several documents are taken as well.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import msgspec
+import yaml
+
+from apiserver.cluster.objects import NodeObject, PodObject, to_node, to_pod
+from apiserver.cluster.view import View
+from apiserver.gpu.classes import GPUClass, parse_class
+from apiserver.gpu.nodes import Node
+from apiserver.gpu.pods import Pod
+
+STORED_GROUP: Final = "cozystack.io"
+"""API group of the stored GPUClass."""
+
+
+class SnapshotError(ValueError):
+    """The text is no snapshot; the message says where and why."""
+
+
+@dataclass(slots=True)
+class Snapshot:
+    """The objects of one dump.
+
+    Attributes:
+        classes: the stored GPUClasses.
+        nodes: the nodes.
+        pods: the pods that hold or wait for devices.
+        skipped: how many objects of each kind are of no use here.
+        rejected: objects of a useful kind that could not be read, each with the reason.
+    """
+
+    classes: list[GPUClass] = field(default_factory=list)
+    nodes: list[Node] = field(default_factory=list)
+    pods: list[Pod] = field(default_factory=list)
+    skipped: Counter[str] = field(default_factory=Counter)
+    rejected: list[str] = field(default_factory=list)
+
+    def fill(self, view: View) -> None:
+        """Make the view hold exactly these objects."""
+        view.replace_classes(self.classes)
+        view.replace_nodes(self.nodes)
+        view.replace_pods(self.pods)
+
+
+def parse_snapshot(text: str) -> Snapshot:
+    """Read a dump: JSON or YAML, one document or many, Lists or single objects.
+
+    Raises:
+        SnapshotError: it is neither JSON nor YAML, or a document is not a Kubernetes object.
+    """
+    snapshot = Snapshot()
+    for document in _documents(text):
+        for item in _items(document):
+            _take(item, snapshot)
+    return snapshot
+
+
+class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc] # the C loader is optional
+    """YAML as Kubernetes means it: times stay strings."""
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+
+
+def _documents(text: str) -> Iterator[Any]:
+    if text.lstrip().startswith("{"):
+        try:
+            yield from _json_documents(text)
+        except json.JSONDecodeError as error:
+            raise SnapshotError(f"not JSON: {error}") from error
+        return
+    try:
+        yield from yaml.load_all(text, Loader=_Loader)  # derived from the safe loader
+    except yaml.YAMLError as error:
+        raise SnapshotError(f"not YAML: {error}") from error
+
+
+def _json_documents(text: str) -> Iterator[Any]:
+    """One JSON value after another, as several kubectl calls leave them in one stream."""
+    decoder, at = json.JSONDecoder(), 0
+    while at < len(text):
+        document, at = decoder.raw_decode(text, at)
+        yield document
+        at += len(text[at:]) - len(text[at:].lstrip())
+
+
+def _items(document: Any) -> Iterator[Mapping[str, Any]]:  # noqa: ANN401 # whatever a parser gave
+    if document is None:
+        return  # an empty document between two separators
+    if not isinstance(document, Mapping) or not isinstance(document.get("kind"), str):
+        raise SnapshotError("a document is not a Kubernetes object: it has no kind")
+    kind = document["kind"]
+    if not (kind == "List" or (kind.endswith("List") and "items" in document)):
+        yield document
+        return
+    for item in document.get("items") or ():
+        if not isinstance(item, Mapping):
+            raise SnapshotError(f"an item of a {kind} is not an object")
+        # The items of a typed list, such as a NodeList, may leave out what the list already says.
+        yield {"apiVersion": document.get("apiVersion"), "kind": kind.removesuffix("List"), **item}
+
+
+def _take(item: Mapping[str, Any], snapshot: Snapshot) -> None:
+    group, kind = str(item.get("apiVersion")).rpartition("/")[0], str(item.get("kind"))
+    try:
+        if (group, kind) == ("", "Node"):
+            snapshot.nodes.append(to_node(msgspec.convert(item, NodeObject)))
+        elif (group, kind) == ("", "Pod"):
+            pod = to_pod(msgspec.convert(item, PodObject))
+            if pod is not None:
+                snapshot.pods.append(pod)
+        elif (group, kind) == (STORED_GROUP, "GPUClass"):
+            snapshot.classes.append(parse_class(item))
+        else:
+            snapshot.skipped[kind] += 1
+    except (msgspec.ValidationError, ValueError) as error:
+        metadata = item.get("metadata")
+        name = metadata.get("name") if isinstance(metadata, Mapping) else None
+        snapshot.rejected.append(f"{kind} {name}: {error}")

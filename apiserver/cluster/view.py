@@ -1,0 +1,285 @@
+"""The live view: every class with what each node contributes, kept by deltas.
+
+Invariant: after any sequence of deltas the view equals one built from nothing out of the same objects. A pod event
+costs one (class, node) share for each class that sells what the pod asks for; a read costs nothing but the reading.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+
+from apiserver.gpu.capacity import Explained, NodeShare, Tally, explain, node_share
+from apiserver.gpu.classes import GPUClass
+from apiserver.gpu.nodes import Node
+from apiserver.gpu.offers import Offer, judge
+from apiserver.gpu.ownership import Claim, ResourceNames, resolve
+from apiserver.gpu.pods import Pod
+
+PodKey = tuple[str, str]
+"""Namespace and name."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClassReport:
+    """What there is to say about one class now."""
+
+    gpu_class: GPUClass
+    claim: Claim
+    tally: Tally
+    offer: Offer
+
+
+@dataclass(frozen=True, slots=True)
+class NodeReport:
+    """What there is to say about one node for one class.
+
+    Attributes:
+        name: the node.
+        capacity: devices it has, also when it is outside the node selector.
+        share: what it contributes.
+        reasons: why devices of it are not free, exclusions first.
+    """
+
+    name: str
+    capacity: int
+    share: NodeShare
+    reasons: tuple[Explained, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """Devices that pods without a node ask for; they weigh on nobody."""
+
+    pending: int
+    nominated: int
+
+
+@dataclass(slots=True)
+class _ClassState:
+    gpu_class: GPUClass
+    claim: Claim = field(default_factory=Claim)
+    shares: dict[str, NodeShare] = field(default_factory=dict)
+    tally: Tally = field(default_factory=Tally)
+
+
+class View:
+    """Classes, nodes and pods, joined.
+
+    Args:
+        selector: labels a node must carry to be counted; empty for every node.
+        resource_names: how many classes may sell one resource name.
+        permitted: resource names KubeVirt permits; None for not checked.
+    """
+
+    def __init__(
+        self,
+        *,
+        selector: Mapping[str, str] | None = None,
+        resource_names: ResourceNames = ResourceNames.EXCLUSIVE,
+        permitted: AbstractSet[str] | None = None,
+    ) -> None:
+        self._selector = dict(selector or {})
+        self._mode = resource_names
+        self._permitted = permitted
+        self._classes: dict[str, _ClassState] = {}
+        self._nodes: dict[str, Node] = {}
+        self._pods: dict[PodKey, Pod] = {}
+        self._sellers: defaultdict[str, set[str]] = defaultdict(set)  # resource name -> classes
+        self._carriers: defaultdict[str, set[str]] = defaultdict(set)  # resource name -> nodes
+        self._requested: defaultdict[str, Counter[str]] = defaultdict(Counter)  # resource name -> node -> devices
+        self._unreadable: defaultdict[str, dict[str, set[str]]] = defaultdict(dict)  # resource -> node -> pods
+        self._pending: Counter[str] = Counter()
+        self._nominated: Counter[str] = Counter()
+        self._changed: set[str] = set()
+
+    # What it answers.
+
+    def names(self) -> Iterable[str]:
+        """The class names, in no particular order."""
+        return self._classes.keys()
+
+    def report(self, name: str) -> ClassReport | None:
+        """The class with its totals and the verdict, or None when there is no such class."""
+        state = self._classes.get(name)
+        if state is None:
+            return None
+        advertised = bool(self._carriers.get(state.gpu_class.resource_name))
+        offer = judge(state.gpu_class, state.claim, state.tally, advertised=advertised, permitted=self._permitted)
+        return ClassReport(state.gpu_class, state.claim, state.tally, offer)
+
+    def nodes(self, name: str) -> Iterator[NodeReport]:
+        """The nodes that carry the class's resource name or hold pods asking for it, by name."""
+        state = self._classes[name]
+        resource = state.gpu_class.resource_name
+        for node_name, share in sorted(state.shares.items()):
+            node = self._nodes[node_name]
+            unreadable = self._unreadable[resource].get(node_name, ())
+            reasons = explain(state.gpu_class, node, share, self._selector, unreadable)
+            yield NodeReport(node_name, node.capacity.get(resource, 0), share, tuple(reasons))
+
+    def nodes_without_resource(self, name: str) -> int:
+        """How many nodes have nothing to do with the class."""
+        return len(self._nodes) - len(self._classes[name].shares)
+
+    def waiting(self, name: str) -> Waiting:
+        """What pods without a node ask for of the class's resource."""
+        resource = self._classes[name].gpu_class.resource_name
+        return Waiting(self._pending[resource], self._nominated[resource])
+
+    def take_changed(self) -> set[str]:
+        """The classes that changed, came or went since the last call."""
+        changed, self._changed = self._changed, set()
+        return changed
+
+    # What it is told.
+
+    def replace_nodes(self, nodes: Iterable[Node]) -> None:
+        """Take a complete list of nodes."""
+        fresh = {node.name: node for node in nodes}
+        for name in self._nodes.keys() - fresh.keys():
+            self.delete_node(name)
+        for node in fresh.values():
+            self.apply_node(node)
+
+    def apply_node(self, node: Node) -> None:
+        """Take one node as it now is."""
+        old = self._nodes.get(node.name)
+        if old != node:
+            self._nodes[node.name] = node
+            self._node_changed(node.name, old, node)
+
+    def delete_node(self, name: str) -> None:
+        """Forget a node. Its pods stay: they weigh again when a node of that name exists."""
+        old = self._nodes.pop(name, None)
+        if old is not None:
+            self._node_changed(name, old, None)
+
+    def replace_pods(self, pods: Iterable[Pod]) -> None:
+        """Take a complete list of the pods that hold or wait for devices."""
+        fresh = {(pod.namespace, pod.name): pod for pod in pods}
+        for key in self._pods.keys() - fresh.keys():
+            self.delete_pod(key)
+        for pod in fresh.values():
+            self.apply_pod(pod)
+
+    def apply_pod(self, pod: Pod) -> None:
+        """Take one pod as it now is."""
+        key = (pod.namespace, pod.name)
+        old = self._pods.get(key)
+        if old == pod:
+            return
+        if old is not None:
+            self._weigh(old, -1)
+        self._pods[key] = pod
+        self._weigh(pod, 1)
+        self._pods_changed(old, pod)
+
+    def delete_pod(self, key: PodKey) -> None:
+        """Forget a pod: it is gone, terminal, or asks for nothing."""
+        old = self._pods.pop(key, None)
+        if old is not None:
+            self._weigh(old, -1)
+            self._pods_changed(old)
+
+    def replace_classes(self, classes: Iterable[GPUClass]) -> None:
+        """Take a complete list of classes."""
+        fresh = {gpu_class.name: gpu_class for gpu_class in classes}
+        for name in self._classes.keys() - fresh.keys():
+            self.delete_class(name)
+        for gpu_class in fresh.values():
+            self.apply_class(gpu_class)
+
+    def apply_class(self, gpu_class: GPUClass) -> None:
+        """Take one class as it now is."""
+        old = self._classes.get(gpu_class.name)
+        if old is not None and old.gpu_class == gpu_class:
+            return
+        if old is not None:
+            self._sellers[old.gpu_class.resource_name].discard(gpu_class.name)
+        self._sellers[gpu_class.resource_name].add(gpu_class.name)
+        state = self._classes[gpu_class.name] = _ClassState(gpu_class)
+        for node_name in self._concerned(gpu_class.resource_name):
+            self._recount(state, node_name)
+        for resource in {gpu_class.resource_name, old.gpu_class.resource_name if old else gpu_class.resource_name}:
+            self._resolve(resource)
+        self._changed.add(gpu_class.name)
+
+    def delete_class(self, name: str) -> None:
+        """Forget a class."""
+        old = self._classes.pop(name, None)
+        if old is not None:
+            self._sellers[old.gpu_class.resource_name].discard(name)
+            self._resolve(old.gpu_class.resource_name)
+            self._changed.add(name)
+
+    # How it follows.
+
+    def _node_changed(self, name: str, old: Node | None, new: Node | None) -> None:
+        before = old.resource_names() if old else set()
+        after = new.resource_names() if new else set()
+        for resource in before - after:
+            self._carriers[resource].discard(name)
+        for resource in after - before:
+            self._carriers[resource].add(name)
+        held = {resource for resource, by_node in self._requested.items() if name in by_node}
+        unreadable = {resource for resource, by_node in self._unreadable.items() if name in by_node}
+        for resource in before | after | held | unreadable:
+            self._recount_sellers(resource, name)
+
+    def _concerned(self, resource: str) -> set[str]:
+        """The nodes that carry the resource name or hold pods asking for it; some may not exist."""
+        return self._carriers[resource] | self._requested[resource].keys() | self._unreadable[resource].keys()
+
+    def _weigh(self, pod: Pod, sign: int) -> None:
+        for resource, devices in pod.weight.items():
+            if not pod.node:
+                self._pending[resource] += sign * devices
+                if pod.nominated_node:
+                    self._nominated[resource] += sign * devices
+                continue
+            by_node = self._requested[resource]
+            by_node[pod.node] += sign * devices
+            if not by_node[pod.node]:
+                del by_node[pod.node]
+        for resource in pod.malformed if pod.node else ():
+            pods = self._unreadable[resource].setdefault(pod.node, set())
+            (pods.add if sign > 0 else pods.discard)(f"{pod.namespace}/{pod.name}")
+            if not pods:
+                del self._unreadable[resource][pod.node]
+
+    def _pods_changed(self, *pods: Pod | None) -> None:
+        touched = {
+            (resource, pod.node) for pod in pods if pod for resource in (*pod.weight, *pod.malformed) if pod.node
+        }
+        for resource, node_name in touched:
+            self._recount_sellers(resource, node_name)
+
+    def _recount_sellers(self, resource: str, node_name: str) -> None:
+        for class_name in self._sellers.get(resource, ()):
+            self._recount(self._classes[class_name], node_name)
+            self._changed.add(class_name)
+
+    def _recount(self, state: _ClassState, node_name: str) -> None:
+        """Work out anew what one node contributes to one class."""
+        old = state.shares.pop(node_name, None)
+        if old is not None:
+            state.tally.remove(old)
+        node = self._nodes.get(node_name)
+        resource = state.gpu_class.resource_name
+        requested = self._requested[resource][node_name]
+        unreadable = node_name in self._unreadable[resource]
+        if node is None or not (node.advertises(resource) or requested or unreadable):
+            return
+        share = state.shares[node_name] = node_share(state.gpu_class, node, requested, self._selector)
+        state.tally.add(share)
+
+    def _resolve(self, resource: str) -> None:
+        """Settle anew who owns one resource name."""
+        sellers = [self._classes[name] for name in self._sellers.get(resource, ())]
+        claims = resolve((state.gpu_class for state in sellers), self._mode)
+        for state in sellers:
+            claim = claims.get(state.gpu_class.name, Claim())
+            if claim != state.claim:
+                state.claim = claim
+                self._changed.add(state.gpu_class.name)
