@@ -4,6 +4,7 @@ Source: apiserver pkg/server (handler.go, routes/) and pkg/endpoints/handlers/ge
 """
 
 import platform
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -150,8 +151,7 @@ class Handlers:
     def _list(
         self, request: web.Request, info: RequestInfo, resource: Resource, representation: Representation
     ) -> web.Response:
-        if "continue" in request.query:
-            raise BadRequest("invalid continue token: continue key is not valid: every list here is whole")
+        _refuse_unserved(request.query)
         listing = resource.store.list(info.namespace)
         metadata = {"resourceVersion": listing.version}
         objects = (item.object for item in listing.items)
@@ -185,6 +185,15 @@ class Handlers:
             now=datetime.now(UTC),
         )
         return respond(request, table, Representation(representation.media_type, TABLE, pretty=representation.pretty))
+
+
+def _refuse_unserved(query: Mapping[str, str]) -> None:
+    """Refuse what would change the answer and is not served; silently leaving it out would be a wrong answer."""
+    for selector in ("labelSelector", "fieldSelector"):
+        if query.get(selector):
+            raise BadRequest(f"{selector} is not supported by this server")
+    if query.get("continue"):
+        raise BadRequest("invalid continue token: continue key is not valid: every list here is whole")
 
 
 def list_body(served: GroupVersion, resource: Resource, listing: Listing) -> bytes:

@@ -1,0 +1,89 @@
+"""`gpuclasses/catalog`: one class in full, node by node, with the reason for every device that is not free."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, Final
+
+from apiserver.catalog.gpuclasses import API_VERSION, figures
+from apiserver.cluster.view import NodeReport, View
+from apiserver.gpu.capacity import MAX_PLACEMENT
+from apiserver.gpu.classes import GPUClass
+from apiserver.serving.tables import Column, Layout, Object
+
+KIND: Final = "GPUClassCatalog"
+
+
+def catalog_object(view: View, name: str) -> dict[str, Any] | None:
+    """The page of one class, or None when there is no such class."""
+    report = view.report(name)
+    if report is None:
+        return None
+    totals = figures(report)
+    waiting = view.waiting(name)
+    placement = report.tally.placement(totals["maxPerInstance"])
+    page: dict[str, Any] = {
+        "apiVersion": API_VERSION,
+        "kind": KIND,
+        "metadata": dict(report.gpu_class.metadata),
+        "offer": {
+            **_terms(report.gpu_class),
+            "offered": report.offer.offered,
+            "reason": str(report.offer.reason),
+            "message": report.offer.message,
+        },
+        "capacity": {**totals, "pending": waiting.pending, "nominated": waiting.nominated},
+        "placement": [{"devices": devices, "instances": instances} for devices, instances in placement],
+        "placementTruncated": totals["maxPerInstance"] > MAX_PLACEMENT,
+        "notes": [],
+        "nodes": [_node(node) for node in view.nodes(name)],
+        "nodesWithoutResource": view.nodes_without_resource(name),
+    }
+    return page
+
+
+def _terms(gpu_class: GPUClass) -> dict[str, Any]:
+    """What is sold; of a licence only that one is needed, for the Secret's name is nobody's business here."""
+    spec = gpu_class.spec
+    terms = {key: spec[key] for key in ("vendor", "model", "mode", "profile", "memory", "maxCount") if key in spec}
+    terms["licenseRequired"] = "license" in spec
+    if "featureType" in spec.get("license", {}):
+        terms["licenseFeatureType"] = spec["license"]["featureType"]
+    return terms
+
+
+def _node(node: NodeReport) -> dict[str, Any]:
+    return {
+        "name": node.name,
+        "eligible": node.share.eligible,
+        "reasons": [{"reason": str(each.reason), "message": each.message} for each in node.reasons],
+        "capacity": node.capacity,
+        "allocatable": node.share.allocatable,
+        "requested": node.share.requested,
+        "free": node.share.free,
+    }
+
+
+def _rows(page: Object) -> Sequence[Object]:
+    return list(page["nodes"])
+
+
+def _figure(name: str, key: str, description: str, type_: str = "integer") -> Column:
+    return Column(name, lambda node, _: node[key], description, type=type_)
+
+
+def _reasons(node: Object, _: datetime) -> str:
+    return ",".join(dict.fromkeys(each["reason"] for each in node["reasons"]))
+
+
+LAYOUT: Final = Layout(
+    columns=(
+        Column("Node", lambda node, _: node["name"], "Name of the node.", format="name"),
+        _figure("Free", "free", "Devices free now."),
+        _figure("Requested", "requested", "Devices held by pods."),
+        _figure("Allocatable", "allocatable", "Devices the kubelet offers."),
+        _figure("Capacity", "capacity", "Devices the node has."),
+        _figure("Eligible", "eligible", "Whether pods of the class may be placed here and stay.", "boolean"),
+        Column("Reasons", _reasons, "Why devices of the node are not free."),
+    ),
+    rows=_rows,
+)

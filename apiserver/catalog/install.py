@@ -1,0 +1,55 @@
+"""The group this server serves, put together from the live view."""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from apiserver.catalog import gpuclasscatalog, gpuclasses
+from apiserver.cluster.view import View
+from apiserver.serving.resources import GroupVersion, Resource, Subresource
+from apiserver.serving.status import ServiceUnavailable
+from apiserver.serving.store import ResourceStore
+from apiserver.serving.versions import VersionSource
+
+_RETRY_SECONDS: Final = 1
+
+
+def install(view: View, versions: VersionSource, unsynced: Callable[[], str | None]) -> GroupVersion:
+    """Declare everything that is served.
+
+    Args:
+        view: the live view.
+        versions: makes resourceVersions.
+        unsynced: says why no true answer can be given yet, or None when one can.
+    """
+
+    def require_sync() -> None:
+        problem = unsynced()
+        if problem is not None:
+            raise ServiceUnavailable(problem, retry_after_seconds=_RETRY_SECONDS)
+
+    def refresh(store: ResourceStore) -> None:
+        require_sync()
+        for name in sorted(view.take_changed()):
+            report = view.report(name)
+            if report is None:
+                store.delete(("", name))
+            else:
+                store.put(("", name), gpuclasses.gpu_class_object(report))
+
+    def read_catalog(_: str, name: str) -> dict[str, Any] | None:
+        require_sync()
+        return gpuclasscatalog.catalog_object(view, name)
+
+    catalog = Subresource("catalog", gpuclasscatalog.KIND, gpuclasscatalog.LAYOUT, read_catalog)
+    resource = Resource(
+        plural="gpuclasses",
+        singular="gpuclass",
+        kind=gpuclasses.KIND,
+        namespaced=False,
+        store=ResourceStore(versions, refresh),
+        layout=gpuclasses.LAYOUT,
+        short_names=("gpucatalog",),
+        categories=("gpu",),
+        subresources=(catalog,),
+    )
+    return GroupVersion(gpuclasses.GROUP, gpuclasses.VERSION, (resource,))

@@ -1,0 +1,94 @@
+"""The command line: what was asked for is checked, run, and answered with an exit code."""
+
+import asyncio
+import logging
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Final
+
+import orjson
+import yaml
+
+from apiserver.catalog.install import install
+from apiserver.cluster.view import View
+from apiserver.inputs import InputError, load_cluster, load_snapshot
+from apiserver.printing import format_table
+from apiserver.serve import serve
+from apiserver.serving.handlers import list_body
+from apiserver.serving.resources import Resource
+from apiserver.serving.store import Stored
+from apiserver.serving.tables import INCLUDE_NONE, make_table
+from apiserver.serving.versions import ServerClock, VersionSource
+from apiserver.settings import Input, Settings, SettingsError, read_settings
+
+EXIT_OK: Final = 0
+EXIT_FAILED: Final = 1
+EXIT_USAGE: Final = 2
+
+_LEVELS: Final = (logging.WARNING, logging.INFO, logging.DEBUG)
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command.
+
+    Returns:
+        0 when all went well, 1 when it failed, 2 when the settings are wrong.
+    """
+    try:
+        command, settings = read_settings(arguments)
+    except SettingsError as error:
+        for problem in error.problems:
+            _complain(problem)
+        return EXIT_USAGE
+    logging.basicConfig(
+        level=_LEVELS[settings.verbosity], format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr
+    )
+    try:
+        if command == "get":
+            return get(settings)
+        serve(settings)
+    except (InputError, OSError) as error:
+        _complain(str(error))
+        return EXIT_FAILED
+    return EXIT_OK
+
+
+def get(settings: Settings) -> int:
+    """Print the catalog once."""
+    view = View(selector=settings.node_selector, resource_names=settings.resource_names)
+    if settings.input is Input.SNAPSHOT:
+        load_snapshot(settings.snapshot).fill(view)
+    else:
+        asyncio.run(load_cluster(settings.kubeconfig, view))
+    versions = VersionSource(ServerClock(wall=datetime.now(UTC).timestamp()))
+    served = install(view, versions, lambda: None)
+    resource = served.resources[0]
+    listing = resource.store.list()
+    if not settings.name:
+        tree = orjson.loads(list_body(served, resource, listing))
+        _print(tree, listing.items, resource, settings.output)
+        return EXIT_OK
+    found = resource.store.get(("", settings.name))
+    if found is None:
+        _complain(f'{resource.plural}.{served.group} "{settings.name}" not found')
+        return EXIT_FAILED
+    _print(found.object, [found], resource, settings.output)
+    return EXIT_OK
+
+
+def _print(tree: object, items: Sequence[Stored], resource: Resource, output: str) -> None:
+    if output == "json":
+        text = orjson.dumps(tree, option=orjson.OPT_INDENT_2).decode() + "\n"
+    elif output == "yaml":
+        text = yaml.safe_dump(tree, sort_keys=True, allow_unicode=True)
+    else:
+        objects = [item.object for item in items]
+        now = datetime.now(UTC)
+        table = make_table(resource.layout, objects, metadata={}, include=INCLUDE_NONE, version="v1", now=now)
+        text = format_table(table, wide=output == "wide")
+    sys.stdout.write(text)
+
+
+def _complain(text: str) -> None:
+    sys.stderr.write(f"gpuclass-catalog: {text}\n")

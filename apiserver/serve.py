@@ -1,0 +1,211 @@
+"""`serve`: the parts put together and kept running until a signal ends them."""
+
+import asyncio
+import logging
+import signal
+import socket
+import time
+from collections.abc import Callable, Coroutine
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+from apiserver import __version__
+from apiserver.catalog.install import install
+from apiserver.cluster.client import ClusterClient, ConfigurationError, connect
+from apiserver.cluster.live import Live
+from apiserver.cluster.view import View
+from apiserver.delegation import Reviews, Trust
+from apiserver.inputs import STDIN, USER_AGENT, InputError, load_snapshot
+from apiserver.serving.authentication import Authenticator
+from apiserver.serving.authorization import Authorizer
+from apiserver.serving.certificates import CertificateError, ServingContext, pair_from_files, self_signed
+from apiserver.serving.filters import authenticating, authorizing, only_loopback
+from apiserver.serving.handlers import Handlers
+from apiserver.serving.health import Check, Health
+from apiserver.serving.server import listening, make_app
+from apiserver.serving.versions import ServerClock, VersionSource
+from apiserver.settings import Input, Settings
+
+_SNAPSHOT_POLL_SECONDS: Final = 1
+_CERTIFICATE_POLL_SECONDS: Final = 60
+_SYNC_GRACE_SECONDS: Final = 60
+"""After this the pod reports ready although it is not synced: were every replica unready, the APIService would be
+unavailable, and with it the deletion of every namespace in the cluster."""
+
+_log = logging.getLogger(__name__)
+
+
+def serve(settings: Settings) -> None:
+    """Serve until SIGTERM or SIGINT.
+
+    Raises:
+        InputError: the objects to serve cannot be had.
+        OSError: the address or port cannot be had.
+    """
+    run = {Input.SNAPSHOT: _serve_snapshot, Input.LOCAL: _serve_local, Input.CLUSTER: _serve_cluster}[settings.input]
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        runner.run(_until_signalled(run(settings)))
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """The event loop of uvloop, where that is installed."""
+    try:
+        import uvloop  # noqa: PLC0415 # only Linux has it in the lock file
+    except ImportError:
+        return None
+    return uvloop.new_event_loop
+
+
+async def _until_signalled(work: Coroutine[Any, Any, None]) -> None:
+    task = asyncio.create_task(work)
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, task.cancel)
+    try:
+        await task
+    except asyncio.CancelledError:
+        _log.info("stopped")
+
+
+# From a file.
+
+
+async def _serve_snapshot(settings: Settings) -> None:
+    view = _view(settings)
+    load_snapshot(settings.snapshot).fill(view)
+    versions = VersionSource(ServerClock(wall=datetime.now(UTC).timestamp()))
+    health = Health()
+    handlers = Handlers(install(view, versions, lambda: None), health, __version__)
+    app = make_app(handlers, [only_loopback])
+    async with listening(app, address=settings.bind_address, port=settings.insecure_port) as url:
+        _announce(url)
+        if settings.snapshot == STDIN:
+            await asyncio.Event().wait()
+        await _reload_on_change(Path(settings.snapshot), view, health)
+
+
+async def _reload_on_change(file: Path, view: View, health: Health) -> None:
+    """Take the file anew when it changes; a broken one is reported, and what was good before stays."""
+    problem: str | None = None
+    health.ready["snapshot"] = lambda: problem
+    seen = _stamp(file)
+    while True:
+        await asyncio.sleep(_SNAPSHOT_POLL_SECONDS)
+        stamp = _stamp(file)
+        if stamp == seen:
+            continue
+        seen = stamp
+        try:
+            load_snapshot(str(file)).fill(view)
+        except InputError as error:
+            problem = str(error)
+            _log.error("%s; still serving what was read before", error)
+        else:
+            problem = None
+            _log.info("snapshot %s: read again", file)
+
+
+def _stamp(file: Path) -> tuple[int, int, int] | None:
+    """What changes when a file does; None while there is none."""
+    try:
+        stat = file.stat()
+    except OSError:
+        return None
+    return stat.st_mtime_ns, stat.st_size, stat.st_ino
+
+
+# From a cluster.
+
+
+async def _serve_local(settings: Settings) -> None:
+    clock = ServerClock()
+    live = Live(view := _view(settings))
+    health = Health(ready={"informer-sync": live.unsynced})
+    handlers = Handlers(install(view, VersionSource(clock), live.unsynced), health, __version__)
+    app = make_app(handlers, [only_loopback])
+    async with listening(app, address=settings.bind_address, port=settings.insecure_port) as url:
+        _announce(url)
+        async with await _connect(settings, clock) as client:
+            await live.run(client)
+
+
+async def _serve_cluster(settings: Settings) -> None:
+    clock = ServerClock()
+    live = Live(view := _view(settings))
+    context = _serving_context(settings)
+    reviews = Reviews()
+    authenticator = Authenticator(token_reviewer=reviews.token)
+    authorizer = Authorizer(reviews.access, always_allow_paths=settings.always_allow_paths)
+    trust = Trust(authenticator, context)
+    health = Health(
+        ready={"authentication-config": trust.problem, "informer-sync": live.unsynced},
+        hidden={"serving": _may_serve(trust, live)},
+    )
+    handlers = Handlers(install(view, VersionSource(clock), live.unsynced), health, __version__)
+    app = make_app(handlers, [authenticating(authenticator, settings.always_allow_paths), authorizing(authorizer)])
+    address, port = settings.bind_address, settings.secure_port
+    async with listening(app, address=address, port=port, tls=context.ssl_context) as url:
+        _announce(url)
+        async with await _connect(settings, clock) as client, asyncio.TaskGroup() as group:
+            reviews.client = client
+            group.create_task(trust.follow(client), name="reflector authentication")
+            group.create_task(_reload_certificate(context), name="certificate reload")
+            group.create_task(live.run(client), name="live")
+
+
+def _may_serve(trust: Trust, live: Live) -> Check:
+    """The check behind a pod's readiness: callers can be told apart, and the first sync is done or was tried long."""
+    started = time.monotonic()
+
+    def check() -> str | None:
+        unsynced = live.unsynced()
+        if unsynced is not None and time.monotonic() - started < _SYNC_GRACE_SECONDS:
+            return trust.problem() or unsynced
+        return trust.problem()
+
+    return check
+
+
+def _serving_context(settings: Settings) -> ServingContext:
+    """TLS from the files that are named, or from a certificate made for this run."""
+    if settings.tls_cert_file and settings.tls_private_key_file:
+        read_pair = pair_from_files(settings.tls_cert_file, settings.tls_private_key_file)
+    else:
+        pair = self_signed(["localhost", socket.gethostname()], ["127.0.0.1", "::1"])
+        _log.warning("no --tls-cert-file: serving with a self-signed certificate that nobody can verify")
+        read_pair = lambda: pair  # noqa: E731 # the constant counterpart of pair_from_files
+    try:
+        return ServingContext(read_pair)
+    except CertificateError as error:
+        raise InputError(f"--tls-cert-file, --tls-private-key-file: {error}") from error
+
+
+async def _reload_certificate(context: ServingContext) -> None:
+    while True:
+        await asyncio.sleep(_CERTIFICATE_POLL_SECONDS)
+        error = context.reload()
+        if error is not None:
+            _log.error("%s; still serving with the certificate read before", error)
+
+
+async def _connect(settings: Settings, clock: ServerClock) -> ClusterClient:
+    """The connection to the cluster; the clock learns the time from its answers."""
+    try:
+        return await connect(
+            settings.kubeconfig,
+            user_agent=USER_AGENT,
+            local=settings.input is Input.LOCAL,
+            on_date=lambda date, _, received: clock.observe(date, received),
+        )
+    except ConfigurationError as error:
+        raise InputError(str(error)) from error
+
+
+def _view(settings: Settings) -> View:
+    return View(selector=settings.node_selector, resource_names=settings.resource_names)
+
+
+def _announce(url: str) -> None:
+    """Say where it is served, for the person or the harness that waits for it."""
+    _log.info("serving at %s", url)

@@ -1,0 +1,259 @@
+"""What a run is told: read from the command line, all of it checked before anything starts."""
+
+import argparse
+import ipaddress
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+from typing import Final, TypeVar
+
+from apiserver.gpu.ownership import ResourceNames
+from apiserver.gpu.resources import is_qualified_name
+
+_MAX_PORT: Final = 65535
+_T = TypeVar("_T")
+
+
+class SettingsError(ValueError):
+    """Wrong settings, every one of them.
+
+    Args:
+        problems: one sentence each, naming the flag and the fix.
+    """
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = tuple(problems)
+
+
+class Input(Enum):
+    """Where classes, nodes and pods come from.
+
+    Attributes:
+        CLUSTER: watched, with the credentials of the server itself.
+        LOCAL: watched, with the person's own credentials.
+        SNAPSHOT: read from a file.
+    """
+
+    CLUSTER = "cluster"
+    LOCAL = "local"
+    SNAPSHOT = "snapshot"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Settings of one run.
+
+    Attributes:
+        input: where the objects come from.
+        snapshot: the dump; "-" for standard input.
+        kubeconfig: None for in-cluster credentials, or the person's own kubeconfig.
+        bind_address: address to listen on; loopback unless the input is CLUSTER.
+        secure_port: TLS port, when the input is CLUSTER.
+        insecure_port: plain HTTP port otherwise.
+        tls_cert_file: serving certificate; with tls_private_key_file, or neither for a self-signed one.
+        tls_private_key_file: its key.
+        always_allow_paths: paths answered without asking who may read them.
+        node_selector: labels a node must carry to be counted.
+        resource_names: how many classes may sell one resource name.
+        verbosity: 0 quiet, 1 notable events, 2 everything.
+        name: the one class to print, for `get`.
+        output: how to print, for `get`.
+    """
+
+    input: Input = Input.CLUSTER
+    snapshot: str = ""
+    kubeconfig: Path | None = None
+    bind_address: str = "0.0.0.0"  # noqa: S104 # a pod is reached on its own address; loopback inputs refuse it
+    secure_port: int = 6443
+    insecure_port: int = 8080
+    tls_cert_file: Path | None = None
+    tls_private_key_file: Path | None = None
+    always_allow_paths: tuple[str, ...] = ("/healthz", "/readyz", "/livez")
+    node_selector: Mapping[str, str] = field(default_factory=dict)
+    resource_names: ResourceNames = ResourceNames.EXCLUSIVE
+    verbosity: int = 1
+    name: str = ""
+    output: str = "table"
+
+
+OUTPUTS: Final = ("table", "wide", "json", "yaml")
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """The command line. Values are taken as text, so that read_settings can report every wrong one at once."""
+    parser = argparse.ArgumentParser(
+        prog="gpuclass-catalog",
+        description="Which GPUs of each GPUClass are free now, where, and why not.",
+        allow_abbrev=False,
+    )
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    serve = commands.add_parser("serve", help="serve the catalog API", allow_abbrev=False)
+    get = commands.add_parser("get", help="print the catalog once, without a server", allow_abbrev=False)
+    for command in (serve, get):
+        _add_common(command)
+    serve.add_argument("--local", action="store_true", help="watch with your own kubeconfig, serve on loopback only")
+    serve.add_argument("--bind-address", metavar="IP", help="address to listen on (0.0.0.0; without TLS 127.0.0.1)")
+    serve.add_argument("--secure-port", metavar="PORT", help="TLS port on a cluster (6443)")
+    serve.add_argument("--insecure-port", metavar="PORT", help="plain HTTP port with --snapshot or --local (8080)")
+    serve.add_argument("--tls-cert-file", metavar="FILE", help="serving certificate (a self-signed one is made)")
+    serve.add_argument("--tls-private-key-file", metavar="FILE", help="key of --tls-cert-file")
+    serve.add_argument(
+        "--authorization-always-allow-paths",
+        metavar="PATHS",
+        help="comma-separated paths answered to everybody (/healthz,/readyz,/livez)",
+    )
+    get.add_argument("name", nargs="?", metavar="NAME", help="one class; all without it")
+    get.add_argument("-o", "--output", metavar="|".join(OUTPUTS), help="how to print (table)")
+    return parser
+
+
+def _add_common(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--snapshot", metavar="FILE", help="read a dump made by kubectl get -o yaml; - for stdin")
+    command.add_argument("--kubeconfig", metavar="FILE", help="credentials for the cluster")
+    command.add_argument("--node-selector", metavar="KEY=VALUE,…", help="count only nodes with these labels")
+    command.add_argument("--resource-names", metavar="exclusive|shared", help="classes per resource name (exclusive)")
+    command.add_argument("-v", metavar="LEVEL", dest="verbosity", help="log level: 0, 1 or 2 (serve 1, get 0)")
+
+
+def read_settings(arguments: Sequence[str]) -> tuple[str, Settings]:
+    """The command and its settings.
+
+    Raises:
+        SettingsError: with every problem there is.
+        SystemExit: help was asked for, or no command given.
+    """
+    parsed, unknown = make_parser().parse_known_args(arguments)
+    reader = _Reader(vars(parsed), [f"{flag}: there is no such flag or argument" for flag in unknown])
+    settings = reader.read()
+    if reader.problems:
+        raise SettingsError(reader.problems)
+    return str(parsed.command), settings
+
+
+class _Reader:
+    """Reads texts into settings and collects what is wrong."""
+
+    def __init__(self, texts: Mapping[str, str | bool | None], problems: list[str]) -> None:
+        self._texts = texts
+        self.problems = problems
+
+    def read(self) -> Settings:
+        defaults = Settings()
+        get = self._texts["command"] == "get"
+        input_ = self._input(local=get or bool(self._texts.get("local")))
+        settings = Settings(
+            input=input_,
+            snapshot=self._text("snapshot"),
+            kubeconfig=self._value("kubeconfig", _file, defaults.kubeconfig),
+            bind_address=self._value("bind_address", _address, self._default_address(input_)),
+            secure_port=self._value("secure_port", _port, defaults.secure_port),
+            insecure_port=self._value("insecure_port", _port, defaults.insecure_port),
+            tls_cert_file=self._value("tls_cert_file", _file, None),
+            tls_private_key_file=self._value("tls_private_key_file", _file, None),
+            always_allow_paths=self._value("authorization_always_allow_paths", _paths, defaults.always_allow_paths),
+            node_selector=self._value("node_selector", _selector, defaults.node_selector),
+            resource_names=self._value("resource_names", ResourceNames, defaults.resource_names, "exclusive or shared"),
+            verbosity=self._value("verbosity", _verbosity, 0 if get else defaults.verbosity),
+            name=self._text("name"),
+            output=self._value("output", _output, defaults.output),
+        )
+        self._check_together(settings)
+        return settings
+
+    def _input(self, *, local: bool) -> Input:
+        if self._text("snapshot"):
+            for flag in ("local", "kubeconfig"):
+                if self._texts.get(flag):
+                    self.problems.append(f"--{flag}: leave it out with --snapshot, which needs no cluster")
+            return Input.SNAPSHOT
+        return Input.LOCAL if local else Input.CLUSTER
+
+    @staticmethod
+    def _default_address(input_: Input) -> str:
+        return Settings().bind_address if input_ is Input.CLUSTER else "127.0.0.1"
+
+    def _check_together(self, settings: Settings) -> None:
+        if settings.input is Input.CLUSTER:
+            if (settings.tls_cert_file is None) != (settings.tls_private_key_file is None):
+                self.problems.append("--tls-cert-file, --tls-private-key-file: give both, or neither")
+            self._refuse("needs --snapshot or --local: on a cluster only TLS is served", "insecure_port")
+            return
+        reason = "leave it out with --snapshot or --local, which serve plain HTTP on loopback to yourself"
+        self._refuse(reason, "secure_port", "tls_cert_file", "tls_private_key_file", "authorization_always_allow_paths")
+        if not ipaddress.ip_address(settings.bind_address).is_loopback:
+            self.problems.append(
+                f"--bind-address: {settings.bind_address} is not loopback; --snapshot and --local serve without "
+                "authentication, so use 127.0.0.1 or ::1"
+            )
+
+    def _refuse(self, reason: str, *keys: str) -> None:
+        self.problems += [f"{_flag(key)}: {reason}" for key in keys if self._texts.get(key) is not None]
+
+    def _text(self, key: str) -> str:
+        text = self._texts.get(key)
+        return text if isinstance(text, str) else ""
+
+    def _value(self, key: str, parse: Callable[[str], _T], default: _T, allowed: str = "") -> _T:
+        text = self._texts.get(key)
+        if not isinstance(text, str):
+            return default
+        try:
+            return parse(text)
+        except ValueError as error:
+            self.problems.append(f"{_flag(key)}: {text!r} must be {allowed or error}")
+            return default
+
+
+def _flag(key: str) -> str:
+    return "-v" if key == "verbosity" else "--" + key.replace("_", "-")
+
+
+def _file(text: str) -> Path:
+    path = Path(text)
+    if not path.is_file():
+        raise ValueError("an existing file")
+    return path
+
+
+def _address(text: str) -> str:
+    try:
+        return str(ipaddress.ip_address(text))
+    except ValueError:
+        raise ValueError("an IP address") from None
+
+
+def _port(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or not 0 <= int(text) <= _MAX_PORT:
+        raise ValueError(f"a port between 0 and {_MAX_PORT}; 0 takes a free one")
+    return int(text)
+
+
+def _paths(text: str) -> tuple[str, ...]:
+    paths = tuple(text.split(","))
+    if not all(path.startswith("/") for path in paths):
+        raise ValueError("comma-separated paths that begin with /")
+    return paths
+
+
+def _selector(text: str) -> dict[str, str]:
+    pairs = {}
+    for pair in text.split(","):
+        key, equals, value = pair.replace("==", "=", 1).partition("=")
+        if not equals or not is_qualified_name(key) or "=" in value:
+            raise ValueError("comma-separated labels as key=value")
+        pairs[key] = value
+    return pairs
+
+
+def _verbosity(text: str) -> int:
+    if text not in ("0", "1", "2"):
+        raise ValueError("0, 1 or 2")
+    return int(text)
+
+
+def _output(text: str) -> str:
+    if text not in OUTPUTS:
+        raise ValueError("one of " + ", ".join(OUTPUTS))
+    return text

@@ -1,0 +1,1 @@
+"""Tests over real sockets on loopback, without a cluster."""

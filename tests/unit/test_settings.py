@@ -1,0 +1,103 @@
+"""Settings: what is taken, and that everything wrong is reported at once."""
+
+from pathlib import Path
+
+import pytest
+
+from apiserver.gpu.ownership import ResourceNames
+from apiserver.settings import Input, Settings, SettingsError, make_parser, read_settings
+
+README = Path(__file__).parents[2] / "README.md"
+
+
+def test_defaults() -> None:
+    """Without flags it is served on a cluster, over TLS, with in-cluster credentials."""
+    assert read_settings(["serve"]) == ("serve", Settings())
+
+
+def test_every_flag(tmp_path: Path) -> None:
+    """Every flag reaches its setting."""
+    file = tmp_path / "f"
+    file.touch()
+    arguments = ["serve", "--kubeconfig", str(file), "--bind-address", "::1", "--secure-port", "0", "-v", "2"]
+    arguments += ["--tls-cert-file", str(file), "--tls-private-key-file", str(file), "--resource-names", "shared"]
+    arguments += ["--authorization-always-allow-paths", "/livez,/x", "--node-selector", "a.b/c=d,e=="]
+    _, settings = read_settings(arguments)
+    assert settings == Settings(
+        kubeconfig=file,
+        bind_address="::1",
+        secure_port=0,
+        tls_cert_file=file,
+        tls_private_key_file=file,
+        always_allow_paths=("/livez", "/x"),
+        node_selector={"a.b/c": "d", "e": ""},
+        resource_names=ResourceNames.SHARED,
+        verbosity=2,
+    )
+
+
+@pytest.mark.parametrize("mode", [["--local"], ["--snapshot", "-"]])
+def test_loopback_inputs(mode: list[str]) -> None:
+    """Without TLS only loopback is bound, by default too."""
+    _, settings = read_settings(["serve", *mode, "--insecure-port", "9"])
+    assert (settings.bind_address, settings.insecure_port) == ("127.0.0.1", 9)
+    with pytest.raises(SettingsError, match="--bind-address"):
+        read_settings(["serve", *mode, "--bind-address", "0.0.0.0"])
+
+
+def test_get() -> None:
+    """`get` reads from the person's own cluster unless a snapshot is named, and is quiet."""
+    assert read_settings(["get"])[1].input is Input.LOCAL
+    settings = read_settings(["get", "a", "--snapshot", "-", "-o", "json"])[1]
+    assert (settings.input, settings.name, settings.output, settings.verbosity) == (Input.SNAPSHOT, "a", "json", 0)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "flags"),
+    [
+        pytest.param(["--secure-port", "70000"], ["--secure-port"], id="a port out of range"),
+        pytest.param(["--secure-port", "-1"], ["--secure-port"], id="a negative port"),
+        pytest.param(["--bind-address", "localhost"], ["--bind-address"], id="a name instead of an address"),
+        pytest.param(["--kubeconfig", "/nowhere"], ["--kubeconfig"], id="no such file"),
+        pytest.param(["--tls-cert-file", __file__], ["--tls-cert-file, --tls-private-key-file"], id="half a pair"),
+        pytest.param(["--node-selector", "a"], ["--node-selector"], id="a label without a value"),
+        pytest.param(["--resource-names", "both"], ["--resource-names"], id="an unknown mode"),
+        pytest.param(["--authorization-always-allow-paths", "x"], ["--authorization-always-allow-paths"], id="a path"),
+        pytest.param(["-v", "9"], ["-v"], id="a level there is not"),
+        pytest.param(["--insecure-port", "1"], ["--insecure-port"], id="plain HTTP on a cluster"),
+        pytest.param(["--local", "--secure-port", "1"], ["--secure-port"], id="TLS on loopback"),
+        pytest.param(["--snapshot", "x", "--local", "--kubeconfig", __file__], ["--local", "--kubeconfig"], id="both"),
+        pytest.param(["--colour", "x"], ["--colour", "x"], id="no such flag"),
+        pytest.param(["--secure", "1"], ["--secure", "1"], id="flags are not abbreviated"),
+        pytest.param(
+            ["--secure-port", "x", "--node-selector", "=", "--oops", "-v", "-2"],
+            ["--oops", "--secure-port", "--node-selector", "-v"],
+            id="all at once",
+        ),
+    ],
+)
+def test_wrong(arguments: list[str], flags: list[str]) -> None:
+    """Each wrong setting is named with its flag, all of them in one go."""
+    with pytest.raises(SettingsError) as caught:
+        read_settings(["serve", *arguments])
+    assert [problem.partition(":")[0] for problem in caught.value.problems] == flags
+
+
+def test_wrong_output() -> None:
+    """`get` says which outputs there are."""
+    with pytest.raises(SettingsError, match="table, wide, json, yaml"):
+        read_settings(["get", "-o", "xml"])
+
+
+def test_every_flag_is_documented() -> None:
+    """The README says of every flag what it is for."""
+    text = README.read_text()
+    commands = make_parser()._subparsers._group_actions[0].choices  # type: ignore[union-attr] # noqa: SLF001
+    flags = {
+        flag
+        for command in dict(commands or {}).values()
+        for action in command._actions  # noqa: SLF001 # argparse has no public way to list them
+        for flag in action.option_strings
+    }
+    assert len(flags) > 10
+    assert sorted(flag for flag in flags - {"-h", "--help"} if f"`{flag}" not in text) == []
