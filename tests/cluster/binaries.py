@@ -1,0 +1,159 @@
+"""The judges' programs: etcd, the kube servers and kubectl, found or built.
+
+Looked for in `KUBEBUILDER_ASSETS`, then in a cache of the user that is keyed by the Go module files in `judges/`; what
+is missing is built from those with Go, once.
+"""
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.cluster.waiting import wait_for
+
+JUDGES = Path(__file__).parent / "judges"
+BUILD_TIMEOUT_SECONDS = 1800
+LOCK_TIMEOUT_SECONDS = 2 * BUILD_TIMEOUT_SECONDS
+ASSETS_REQUIRED = ("etcd", "kube-apiserver")
+
+
+class UnavailableError(Exception):
+    """A program of the control plane is neither here nor can it be built."""
+
+
+@dataclass(frozen=True, slots=True)
+class Binaries:
+    """The programs a control plane consists of, each as the path of an executable."""
+
+    etcd: Path
+    kube_apiserver: Path
+    kube_scheduler: Path
+    kube_controller_manager: Path
+    kubectl: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Module:
+    """A Go module in `judges/` that pins the versions of some programs."""
+
+    name: str
+
+    @property
+    def directory(self) -> Path:
+        """Where its go.mod and go.sum are."""
+        return JUDGES / self.name
+
+    @property
+    def cache(self) -> Path:
+        """Where its programs are kept: another content of the module files is another directory."""
+        key = hashlib.sha256()
+        for name in ("go.mod", "go.sum"):
+            key.update((self.directory / name).read_bytes())
+        root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+        return root / "gpuclass-catalog" / f"{self.name}-{key.hexdigest()[:12]}"
+
+    @property
+    def linker_flags(self) -> str:
+        """What `go build` gets as -ldflags; without a version there a kube server calls itself v0.0.0."""
+        version = re.search(r"k8s\.io/kubernetes v(\d+)\.(\d+)\.\S+", (self.directory / "go.mod").read_text())
+        if version is None:
+            return "-s -w"
+        values = {"gitVersion": version[0].split()[1], "gitMajor": version[1], "gitMinor": version[2]}
+        return "-s -w " + " ".join(f"-X k8s.io/component-base/version.{key}={value}" for key, value in values.items())
+
+
+ETCD = Module("etcd")
+KUBE = Module("kube-1.37")
+PACKAGES = {
+    "etcd": (ETCD, "go.etcd.io/etcd/server/v3"),
+    "kube-apiserver": (KUBE, "k8s.io/kubernetes/cmd/kube-apiserver"),
+    "kube-scheduler": (KUBE, "k8s.io/kubernetes/cmd/kube-scheduler"),
+    "kube-controller-manager": (KUBE, "k8s.io/kubernetes/cmd/kube-controller-manager"),
+    "kubectl": (KUBE, "k8s.io/kubernetes/cmd/kubectl"),
+}
+
+
+def find_binaries(announce: Callable[[str], None]) -> Binaries:
+    """Find all programs, and build the missing ones.
+
+    Args:
+        announce: told in one sentence before each build, which takes minutes.
+
+    Raises:
+        UnavailableError: one is missing and cannot be built.
+    """
+    return Binaries(
+        **{binary.replace("-", "_"): _from_assets(binary) or _from_cache(binary, announce) for binary in PACKAGES}
+    )
+
+
+def _from_assets(binary: str) -> Path | None:
+    """The program in KUBEBUILDER_ASSETS, if that directory holds at least what makes a control plane."""
+    assets = os.environ.get("KUBEBUILDER_ASSETS")
+    if not assets or not all(_is_program(Path(assets, name)) for name in ASSETS_REQUIRED):
+        return None
+    path = Path(assets, binary).absolute()
+    return path if _is_program(path) else None
+
+
+def _from_cache(binary: str, announce: Callable[[str], None]) -> Path:
+    """The program in the user's cache, built first if it is not there."""
+    module, package = PACKAGES[binary]
+    path = module.cache / binary
+    if _is_program(path):
+        return path
+    go = shutil.which("go")
+    if go is None:
+        raise UnavailableError(
+            f"{binary} is not in {path.parent}, and there is no Go to build it: install Go, "
+            "or point KUBEBUILDER_ASSETS to a directory with etcd, kube-apiserver and kubectl"
+        )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with _locked(path.parent / ".lock"):
+        if not _is_program(path):
+            announce(f"Building {binary} from {module.name} into {path.parent}: once, some minutes.")
+            _build(go, module, package, path)
+    return path
+
+
+def _build(go: str, module: Module, package: str, path: Path) -> None:
+    """Build one program under another name and move it to its place whole."""
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
+    command = [go, "build", "-trimpath", f"-ldflags={module.linker_flags}", "-o", str(unfinished), package]
+    try:
+        subprocess.run(
+            command, cwd=module.directory, check=True, capture_output=True, text=True, timeout=BUILD_TIMEOUT_SECONDS
+        )
+        unfinished.replace(path)
+    except subprocess.CalledProcessError as error:
+        raise UnavailableError(f"{path.name} cannot be built:\n{error.stderr[-2000:]}") from error
+    except subprocess.TimeoutExpired as error:
+        raise UnavailableError(f"{path.name} was not built within {BUILD_TIMEOUT_SECONDS} s") from error
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Hold the lock file, so that two test runs do not build the same program at once."""
+    with path.open("w") as file:
+
+        def is_taken() -> bool:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return False
+            return True
+
+        wait_for(is_taken, f"the lock {path}", timeout_seconds=LOCK_TIMEOUT_SECONDS, poll_seconds=1)
+        yield
+
+
+def _is_program(path: Path) -> bool:
+    return path.is_file() and os.access(path, os.X_OK)

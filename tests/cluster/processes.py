@@ -1,0 +1,97 @@
+"""Server processes with a log each, and free ports for them."""
+
+import contextlib
+import signal
+import socket
+import subprocess
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from tests.cluster.waiting import wait_for
+
+LOG_TAIL_LINES = 30
+
+
+class ProcessDiedError(Exception):
+    """A server process ended by itself, or never became ready."""
+
+
+class Process:
+    """One server process of a cluster; it lives until `stop`.
+
+    It leads a process group of its own, so that a Ctrl-C in the terminal reaches only us and the servers are stopped
+    in order.
+    """
+
+    def __init__(self, name: str, command: Sequence[str], log: Path) -> None:
+        self.name = name
+        self.log = log
+        with log.open("ab") as output:
+            self._popen = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                process_group=0,
+            )
+
+    @property
+    def pid(self) -> int:
+        """The operating system's number of the process."""
+        return self._popen.pid
+
+    def require_running(self) -> None:
+        """Raise when the process has ended.
+
+        Raises:
+            ProcessDiedError: it has; the message carries the end of its log.
+        """
+        code = self._popen.poll()
+        if code is not None:
+            raise ProcessDiedError(f"{self.name} ended with code {code}; the end of its log:\n{self.log_tail()}")
+
+    def wait_until(self, is_ready: Callable[[], bool], *, timeout_seconds: float = 60) -> None:
+        """Wait until the process is ready.
+
+        Args:
+            is_ready: asks the server; a refused connection or an OSError counts as not yet.
+            timeout_seconds: how long to wait.
+
+        Raises:
+            ProcessDiedError: it ended, or is still not ready; the message carries the end of its log.
+        """
+
+        def check() -> bool:
+            self.require_running()
+            with contextlib.suppress(OSError):
+                return is_ready()
+            return False
+
+        try:
+            wait_for(check, f"{self.name} to be ready", timeout_seconds=timeout_seconds)
+        except TimeoutError as error:
+            raise ProcessDiedError(f"{error}; the end of its log:\n{self.log_tail()}") from error
+
+    def log_tail(self) -> str:
+        """The last lines of the log."""
+        return "\n".join(self.log.read_text(errors="replace").splitlines()[-LOG_TAIL_LINES:])
+
+    def stop(self, *, grace_seconds: float = 15) -> None:
+        """Ask the process to end, wait, and kill it if it does not; twice is once."""
+        if self._popen.poll() is not None:
+            return
+        self._popen.send_signal(signal.SIGTERM)
+        try:
+            self._popen.wait(timeout=grace_seconds)
+        except subprocess.TimeoutExpired:
+            self._popen.kill()
+            self._popen.wait(timeout=grace_seconds)
+
+
+def free_ports(count: int) -> list[int]:
+    """Distinct loopback ports that nobody listened on a moment ago."""
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [each.getsockname()[1] for each in sockets]
