@@ -11,8 +11,7 @@ import orjson
 import yaml
 
 from apiserver.catalog.install import install
-from apiserver.cluster.view import View
-from apiserver.inputs import InputError, load_cluster, load_snapshot
+from apiserver.inputs import InputError, load_cluster, load_snapshot, make_view
 from apiserver.printing import format_table
 from apiserver.serve import serve
 from apiserver.serving.handlers import list_body
@@ -56,11 +55,11 @@ def run(arguments: Sequence[str]) -> int:
 
 def get(settings: Settings) -> int:
     """Print the catalog once."""
-    view = View(selector=settings.node_selector, resource_names=settings.resource_names)
+    view = make_view(settings)
     if settings.input is Input.SNAPSHOT:
-        load_snapshot(settings.snapshot).fill(view)
+        load_snapshot(settings.snapshot).fill(view, kubevirt=settings.kubevirt)
     else:
-        asyncio.run(load_cluster(settings.kubeconfig, view))
+        asyncio.run(load_cluster(settings, view))
     versions = VersionSource(ServerClock(wall=datetime.now(UTC).timestamp()))
     served = install(view, versions, lambda: None)
     resource = served.resources[0]

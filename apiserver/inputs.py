@@ -7,9 +7,11 @@ from typing import Final
 
 from apiserver import __version__
 from apiserver.cluster.client import ConfigurationError, connect
+from apiserver.cluster.kubevirt import SCHEDULABLE_LABEL
 from apiserver.cluster.live import Live, follow_until
 from apiserver.cluster.snapshot import Snapshot, SnapshotError, parse_snapshot
 from apiserver.cluster.view import View
+from apiserver.settings import Settings
 
 STDIN: Final = "-"
 USER_AGENT: Final = f"gpuclass-catalog/{__version__}"
@@ -19,6 +21,12 @@ _log = logging.getLogger(__name__)
 
 class InputError(Exception):
     """Objects cannot be had; the message says from where and why."""
+
+
+def make_view(settings: Settings) -> View:
+    """An empty view that counts as the settings say. With KubeVirt only nodes that take VMs count."""
+    selector = {SCHEDULABLE_LABEL: "true"} if settings.kubevirt else {}
+    return View(selector=selector | dict(settings.node_selector), resource_names=settings.resource_names)
 
 
 def load_snapshot(file: str) -> Snapshot:
@@ -40,15 +48,15 @@ def load_snapshot(file: str) -> Snapshot:
     return snapshot
 
 
-async def load_cluster(kubeconfig: Path | None, view: View) -> None:
+async def load_cluster(settings: Settings, view: View) -> None:
     """Fill the view once from the cluster of a kubeconfig, the person's own by default.
 
     Raises:
         InputError: there is no such cluster, it refuses, or it does not answer in time.
     """
-    live = Live(view)
+    live = Live(view, kubevirt=settings.kubevirt)
     try:
-        client = await connect(kubeconfig, user_agent=USER_AGENT, local=True)
+        client = await connect(settings.kubeconfig, user_agent=USER_AGENT, local=True)
         async with client:
             await follow_until(
                 live, client, lambda: live.unsynced() is None or live.refused() is not None, _LOAD_SECONDS

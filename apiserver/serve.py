@@ -16,7 +16,7 @@ from apiserver.cluster.client import ClusterClient, ConfigurationError, connect
 from apiserver.cluster.live import Live
 from apiserver.cluster.view import View
 from apiserver.delegation import Reviews, Trust
-from apiserver.inputs import STDIN, USER_AGENT, InputError, load_snapshot
+from apiserver.inputs import STDIN, USER_AGENT, InputError, load_snapshot, make_view
 from apiserver.serving.authentication import Authenticator
 from apiserver.serving.authorization import Authorizer
 from apiserver.serving.certificates import CertificateError, ServingContext, pair_from_files, self_signed
@@ -72,8 +72,8 @@ async def _until_signalled(work: Coroutine[Any, Any, None]) -> None:
 
 
 async def _serve_snapshot(settings: Settings) -> None:
-    view = _view(settings)
-    load_snapshot(settings.snapshot).fill(view)
+    view = make_view(settings)
+    load_snapshot(settings.snapshot).fill(view, kubevirt=settings.kubevirt)
     versions = VersionSource(ServerClock(wall=datetime.now(UTC).timestamp()))
     health = Health()
     handlers = Handlers(install(view, versions, lambda: None), health, __version__)
@@ -82,11 +82,12 @@ async def _serve_snapshot(settings: Settings) -> None:
         _announce(url)
         if settings.snapshot == STDIN:
             await asyncio.Event().wait()
-        await _reload_on_change(Path(settings.snapshot), view, health)
+        await _reload_on_change(settings, view, health)
 
 
-async def _reload_on_change(file: Path, view: View, health: Health) -> None:
+async def _reload_on_change(settings: Settings, view: View, health: Health) -> None:
     """Take the file anew when it changes; a broken one is reported, and what was good before stays."""
+    file = Path(settings.snapshot)
     problem: str | None = None
     health.ready["snapshot"] = lambda: problem
     seen = _stamp(file)
@@ -97,7 +98,7 @@ async def _reload_on_change(file: Path, view: View, health: Health) -> None:
             continue
         seen = stamp
         try:
-            load_snapshot(str(file)).fill(view)
+            load_snapshot(settings.snapshot).fill(view, kubevirt=settings.kubevirt)
         except InputError as error:
             problem = str(error)
             _log.error("%s; still serving what was read before", error)
@@ -120,8 +121,8 @@ def _stamp(file: Path) -> tuple[int, int, int] | None:
 
 async def _serve_local(settings: Settings) -> None:
     clock = ServerClock()
-    live = Live(view := _view(settings))
-    health = Health(ready={"informer-sync": live.unsynced})
+    live = Live(view := make_view(settings), kubevirt=settings.kubevirt)
+    health = Health(ready={"informer-sync": live.unsynced, "kubevirt": live.kubevirt_problem})
     handlers = Handlers(install(view, VersionSource(clock), live.unsynced), health, __version__)
     app = make_app(handlers, [only_loopback])
     async with listening(app, address=settings.bind_address, port=settings.insecure_port) as url:
@@ -132,14 +133,18 @@ async def _serve_local(settings: Settings) -> None:
 
 async def _serve_cluster(settings: Settings) -> None:
     clock = ServerClock()
-    live = Live(view := _view(settings))
+    live = Live(view := make_view(settings), kubevirt=settings.kubevirt)
     context = _serving_context(settings)
     reviews = Reviews()
     authenticator = Authenticator(token_reviewer=reviews.token)
     authorizer = Authorizer(reviews.access, always_allow_paths=settings.always_allow_paths)
     trust = Trust(authenticator, context)
     health = Health(
-        ready={"authentication-config": trust.problem, "informer-sync": live.unsynced},
+        ready={
+            "authentication-config": trust.problem,
+            "informer-sync": live.unsynced,
+            "kubevirt": live.kubevirt_problem,
+        },
         hidden={"serving": _may_serve(trust, live)},
     )
     handlers = Handlers(install(view, VersionSource(clock), live.unsynced), health, __version__)
@@ -200,10 +205,6 @@ async def _connect(settings: Settings, clock: ServerClock) -> ClusterClient:
         )
     except ConfigurationError as error:
         raise InputError(str(error)) from error
-
-
-def _view(settings: Settings) -> View:
-    return View(selector=settings.node_selector, resource_names=settings.resource_names)
 
 
 def _announce(url: str) -> None:

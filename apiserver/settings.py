@@ -57,6 +57,8 @@ class Settings:
         always_allow_paths: paths answered without asking who may read them.
         node_selector: labels a node must carry to be counted.
         resource_names: how many classes may sell one resource name.
+        kubevirt: VMs are what is sold: KubeVirt's table of permitted devices is checked, and only nodes that take VMs
+            are counted.
         verbosity: 0 quiet, 1 notable events, 2 everything.
         name: the one class to print, for `get`.
         output: how to print, for `get`.
@@ -73,6 +75,7 @@ class Settings:
     always_allow_paths: tuple[str, ...] = ("/healthz", "/readyz", "/livez")
     node_selector: Mapping[str, str] = field(default_factory=dict)
     resource_names: ResourceNames = ResourceNames.EXCLUSIVE
+    kubevirt: bool = False
     verbosity: int = 1
     name: str = ""
     output: str = "table"
@@ -114,6 +117,7 @@ def _add_common(command: argparse.ArgumentParser) -> None:
     command.add_argument("--kubeconfig", metavar="FILE", help="credentials for the cluster")
     command.add_argument("--node-selector", metavar="KEY=VALUE,…", help="count only nodes with these labels")
     command.add_argument("--resource-names", metavar="exclusive|shared", help="classes per resource name (exclusive)")
+    command.add_argument("--kubevirt", action="store_true", help="sell to VMs: heed KubeVirt's permitted devices")
     command.add_argument("-v", metavar="LEVEL", dest="verbosity", help="log level: 0, 1 or 2 (serve 1, get 0)")
 
 
@@ -155,6 +159,7 @@ class _Reader:
             always_allow_paths=self._value("authorization_always_allow_paths", _paths, defaults.always_allow_paths),
             node_selector=self._value("node_selector", _selector, defaults.node_selector),
             resource_names=self._value("resource_names", ResourceNames, defaults.resource_names, "exclusive or shared"),
+            kubevirt=bool(self._texts.get("kubevirt")),
             verbosity=self._value("verbosity", _verbosity, 0 if get else defaults.verbosity),
             name=self._text("name"),
             output=self._value("output", _output, defaults.output),

@@ -4,13 +4,16 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, Final
 
-from apiserver.catalog.gpuclasses import API_VERSION, figures
+from apiserver.catalog.gpuclasses import API_VERSION, figures, int64
 from apiserver.cluster.view import NodeReport, View
 from apiserver.gpu.capacity import MAX_PLACEMENT
 from apiserver.gpu.classes import GPUClass
 from apiserver.serving.tables import Column, Layout, Object
 
 KIND: Final = "GPUClassCatalog"
+
+_NAMED_DEVICE_CLASSES: Final = 3
+"""How many DeviceClasses a note names; a page stays bounded whatever the cluster holds."""
 
 
 def catalog_object(view: View, name: str) -> dict[str, Any] | None:
@@ -31,14 +34,29 @@ def catalog_object(view: View, name: str) -> dict[str, Any] | None:
             "reason": str(report.offer.reason),
             "message": report.offer.message,
         },
-        "capacity": {**totals, "pending": waiting.pending, "nominated": waiting.nominated},
-        "placement": [{"devices": devices, "instances": instances} for devices, instances in placement],
+        "capacity": {**totals, "pending": int64(waiting.pending), "nominated": int64(waiting.nominated)},
+        "placement": [{"devices": devices, "instances": int64(instances)} for devices, instances in placement],
         "placementTruncated": totals["maxPerInstance"] > MAX_PLACEMENT,
-        "notes": [],
+        "notes": _notes(view, report.gpu_class),
         "nodes": [_node(node) for node in view.nodes(name)],
         "nodesWithoutResource": view.nodes_without_resource(name),
     }
     return page
+
+
+def _notes(view: View, gpu_class: GPUClass) -> list[str]:
+    """What a reader should know besides the figures."""
+    notes = []
+    device_classes = view.device_classes(gpu_class.name)
+    if device_classes:
+        names = ", ".join(device_classes[:_NAMED_DEVICE_CLASSES])
+        notes.append(
+            f"DRA maps {gpu_class.resource_name} to {len(device_classes)} DeviceClasses ({names}): devices handed out "
+            "that way are not counted, so the scheduler may place more than is said here."
+        )
+    if view.permits.stale:
+        notes.append("KubeVirt's table of permitted devices cannot be read at present; what was last known was used.")
+    return notes
 
 
 def _terms(gpu_class: GPUClass) -> dict[str, Any]:
@@ -58,7 +76,7 @@ def _node(node: NodeReport) -> dict[str, Any]:
         "reasons": [{"reason": str(each.reason), "message": each.message} for each in node.reasons],
         "capacity": node.capacity,
         "allocatable": node.share.allocatable,
-        "requested": node.share.requested,
+        "requested": int64(node.share.requested),
         "free": node.share.free,
     }
 

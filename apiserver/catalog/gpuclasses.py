@@ -7,6 +7,7 @@ from typing import Any, Final
 from apiserver.cluster.view import ClassReport
 from apiserver.gpu.classes import GPUClass
 from apiserver.gpu.offers import ClassReason
+from apiserver.gpu.quantity import MAX_VALUE
 from apiserver.serving.tables import Column, Layout, Object, age
 
 GROUP: Final = "catalog.cozystack.io"
@@ -39,7 +40,7 @@ def gpu_class_object(report: ClassReport) -> dict[str, Any]:
 def figures(report: ClassReport) -> dict[str, int]:
     """The capacity of a class in whole devices; orderable is 0 while the class is not offered."""
     tally = report.tally
-    return {
+    exact = {
         "capacity": tally.capacity,
         "allocatable": tally.allocatable,
         "requested": tally.requested,
@@ -50,6 +51,12 @@ def figures(report: ClassReport) -> dict[str, int]:
         "maxPerInstance": max_per_instance(report.gpu_class, tally.max_free_per_node),
         "orderable": tally.free if report.offer.reason is ClassReason.OFFERED else 0,
     }
+    return {name: int64(value) for name, value in exact.items()}
+
+
+def int64(value: int) -> int:
+    """The figure as a client can hold it: sums over absurd quantities end at the largest int64 instead of beyond."""
+    return min(value, MAX_VALUE)
 
 
 def max_per_instance(gpu_class: GPUClass, max_free_per_node: int) -> int:

@@ -4,10 +4,14 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Final
 
+from apiserver.cluster.dra import DEVICE_CLASSES, DeviceClassObject, mapped_names
+from apiserver.cluster.kubevirt import KUBEVIRTS, KubeVirtObject, permitted_names
 from apiserver.cluster.objects import NodeObject, PodObject, to_node, to_pod
+from apiserver.cluster.optional import Known, OptionalKind
 from apiserver.cluster.reflector import Collection, Reflector, Transport
 from apiserver.cluster.view import View
 from apiserver.gpu.classes import parse_class
+from apiserver.gpu.offers import Permits
 
 CLASSES: Final[Collection[dict[str, Any]]] = Collection(
     "gpuclasses", "/apis/cozystack.io/v1alpha1/gpuclasses", dict[str, Any]
@@ -88,11 +92,14 @@ class Live:
 
     Args:
         view: what is told.
+        kubevirt: whether KubeVirt's table decides what is permitted.
     """
 
-    def __init__(self, view: View) -> None:
+    def __init__(self, view: View, *, kubevirt: bool = False) -> None:
         self._view = view
         self._reflectors: tuple[Reflector[Any], ...] = ()
+        self._kubevirts = OptionalKind(KUBEVIRTS, self._tell_permits) if kubevirt else None
+        self._device_classes = OptionalKind(DEVICE_CLASSES, self._tell_mapped)
 
     async def run(self, transport: Transport) -> None:
         """Follow the cluster until cancelled."""
@@ -103,6 +110,9 @@ class Live:
         async with asyncio.TaskGroup() as group:
             group.create_task(classes.run(), name="reflector gpuclasses")
             group.create_task(nodes.run(), name="reflector nodes")
+            group.create_task(self._device_classes.run(transport), name="device classes")
+            if self._kubevirts is not None:
+                group.create_task(self._kubevirts.run(transport), name="kubevirts")
             # Nodes first: a pod that is known before its node would show devices as free that are not.
             await nodes.wait_synced()
             group.create_task(pods.run(), name="reflector pods")
@@ -112,12 +122,25 @@ class Live:
         if not self._reflectors:
             return "the server is not connected to the cluster yet"
         waiting = [_describe(reflector) for reflector in self._reflectors if not reflector.synced]
+        if self._kubevirts is not None and not self._kubevirts.settled():
+            waiting.append(KUBEVIRTS.name)
         return f"not listed yet: {'; '.join(waiting)}" if waiting else None
+
+    def kubevirt_problem(self) -> str | None:
+        """Why KubeVirt's table may be out of date, or None."""
+        return self._kubevirts.known.problem if self._kubevirts is not None else None
 
     def refused(self) -> str | None:
         """What the cluster refuses to list, with its words: waiting will not help by itself."""
         refused = [_describe(each) for each in self._reflectors if not each.synced and each.last_status in _REFUSALS]
         return "; ".join(refused) or None
+
+    def _tell_permits(self, known: Known[KubeVirtObject]) -> None:
+        names = None if known.objects is None else permitted_names(known.objects)
+        self._view.set_permits(Permits(names, stale=known.problem is not None))
+
+    def _tell_mapped(self, known: Known[DeviceClassObject]) -> None:
+        self._view.set_mapped(mapped_names(known.objects or ()))
 
 
 async def follow_until(live: Live, transport: Transport, done: Callable[[], bool], timeout_seconds: float) -> None:

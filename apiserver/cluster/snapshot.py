@@ -7,19 +7,19 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 import yaml
 
+from apiserver.cluster.dra import DeviceClassObject, mapped_names
+from apiserver.cluster.kubevirt import KubeVirtObject, permitted_names
 from apiserver.cluster.objects import NodeObject, PodObject, to_node, to_pod
 from apiserver.cluster.view import View
 from apiserver.gpu.classes import GPUClass, parse_class
 from apiserver.gpu.nodes import Node
+from apiserver.gpu.offers import Permits
 from apiserver.gpu.pods import Pod
-
-STORED_GROUP: Final = "cozystack.io"
-"""API group of the stored GPUClass."""
 
 
 class SnapshotError(ValueError):
@@ -34,6 +34,8 @@ class Snapshot:
         classes: the stored GPUClasses.
         nodes: the nodes.
         pods: the pods that hold or wait for devices.
+        kubevirts: installations of KubeVirt.
+        device_classes: DeviceClasses of DRA.
         skipped: how many objects of each kind are of no use here.
         rejected: objects of a useful kind that could not be read, each with the reason.
     """
@@ -41,11 +43,20 @@ class Snapshot:
     classes: list[GPUClass] = field(default_factory=list)
     nodes: list[Node] = field(default_factory=list)
     pods: list[Pod] = field(default_factory=list)
+    kubevirts: list[KubeVirtObject] = field(default_factory=list)
+    device_classes: list[DeviceClassObject] = field(default_factory=list)
     skipped: Counter[str] = field(default_factory=Counter)
     rejected: list[str] = field(default_factory=list)
 
-    def fill(self, view: View) -> None:
-        """Make the view hold exactly these objects."""
+    def fill(self, view: View, *, kubevirt: bool = False) -> None:
+        """Make the view hold exactly these objects; a kind that the dump lacks is not checked.
+
+        Args:
+            view: what is told.
+            kubevirt: whether KubeVirt's table decides what is permitted.
+        """
+        view.set_permits(Permits(permitted_names(self.kubevirts) if kubevirt else None))
+        view.set_mapped(mapped_names(self.device_classes))
         view.replace_classes(self.classes)
         view.replace_nodes(self.nodes)
         view.replace_pods(self.pods)
@@ -115,16 +126,20 @@ def _items(document: Any) -> Iterator[Mapping[str, Any]]:  # noqa: ANN401 # what
 def _take(item: Mapping[str, Any], snapshot: Snapshot) -> None:
     group, kind = str(item.get("apiVersion")).rpartition("/")[0], str(item.get("kind"))
     try:
-        if (group, kind) == ("", "Node"):
-            snapshot.nodes.append(to_node(msgspec.convert(item, NodeObject)))
-        elif (group, kind) == ("", "Pod"):
-            pod = to_pod(msgspec.convert(item, PodObject))
-            if pod is not None:
-                snapshot.pods.append(pod)
-        elif (group, kind) == (STORED_GROUP, "GPUClass"):
-            snapshot.classes.append(parse_class(item))
-        else:
-            snapshot.skipped[kind] += 1
+        match (group, kind):
+            case ("", "Node"):
+                snapshot.nodes.append(to_node(msgspec.convert(item, NodeObject)))
+            case ("", "Pod"):
+                pod = to_pod(msgspec.convert(item, PodObject))
+                snapshot.pods += [pod] if pod is not None else []
+            case ("cozystack.io", "GPUClass"):
+                snapshot.classes.append(parse_class(item))
+            case ("kubevirt.io", "KubeVirt"):
+                snapshot.kubevirts.append(msgspec.convert(item, KubeVirtObject))
+            case ("resource.k8s.io", "DeviceClass"):
+                snapshot.device_classes.append(msgspec.convert(item, DeviceClassObject))
+            case _:
+                snapshot.skipped[kind] += 1
     except (msgspec.ValidationError, ValueError) as error:
         metadata = item.get("metadata")
         name = metadata.get("name") if isinstance(metadata, Mapping) else None

@@ -6,13 +6,12 @@ costs one (class, node) share for each class that sells what the pod asks for; a
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
 from apiserver.gpu.capacity import Explained, NodeShare, Tally, explain, node_share
 from apiserver.gpu.classes import GPUClass
 from apiserver.gpu.nodes import Node
-from apiserver.gpu.offers import Offer, judge
+from apiserver.gpu.offers import NOT_CHECKED, Offer, Permits, judge
 from apiserver.gpu.ownership import Claim, ResourceNames, resolve
 from apiserver.gpu.pods import Pod
 
@@ -69,7 +68,6 @@ class View:
     Args:
         selector: labels a node must carry to be counted; empty for every node.
         resource_names: how many classes may sell one resource name.
-        permitted: resource names KubeVirt permits; None for not checked.
     """
 
     def __init__(
@@ -77,11 +75,11 @@ class View:
         *,
         selector: Mapping[str, str] | None = None,
         resource_names: ResourceNames = ResourceNames.EXCLUSIVE,
-        permitted: AbstractSet[str] | None = None,
     ) -> None:
         self._selector = dict(selector or {})
         self._mode = resource_names
-        self._permitted = permitted
+        self._permits = NOT_CHECKED
+        self._mapped: Mapping[str, tuple[str, ...]] = {}
         self._classes: dict[str, _ClassState] = {}
         self._nodes: dict[str, Node] = {}
         self._pods: dict[PodKey, Pod] = {}
@@ -105,7 +103,7 @@ class View:
         if state is None:
             return None
         advertised = bool(self._carriers.get(state.gpu_class.resource_name))
-        offer = judge(state.gpu_class, state.claim, state.tally, advertised=advertised, permitted=self._permitted)
+        offer = judge(state.gpu_class, state.claim, state.tally, advertised=advertised, permits=self._permits)
         return ClassReport(state.gpu_class, state.claim, state.tally, offer)
 
     def nodes(self, name: str) -> Iterator[NodeReport]:
@@ -126,6 +124,15 @@ class View:
         """What pods without a node ask for of the class's resource."""
         resource = self._classes[name].gpu_class.resource_name
         return Waiting(self._pending[resource], self._nominated[resource])
+
+    def device_classes(self, name: str) -> tuple[str, ...]:
+        """The DeviceClasses by which DRA hands out the class's resource name, besides what is counted here."""
+        return self._mapped.get(self._classes[name].gpu_class.resource_name, ())
+
+    @property
+    def permits(self) -> Permits:
+        """What KubeVirt permits."""
+        return self._permits
 
     def take_changed(self) -> set[str]:
         """The classes that changed, came or went since the last call."""
@@ -212,6 +219,16 @@ class View:
             self._sellers[old.gpu_class.resource_name].discard(name)
             self._resolve(old.gpu_class.resource_name)
             self._changed.add(name)
+
+    def set_permits(self, permits: Permits) -> None:
+        """Take what KubeVirt permits."""
+        if permits != self._permits:
+            self._permits = permits
+            self._changed.update(self._classes)
+
+    def set_mapped(self, mapped: Mapping[str, tuple[str, ...]]) -> None:
+        """Take the DeviceClasses that map each extended resource name; only the page of a class tells of them."""
+        self._mapped = dict(mapped)
 
     # How it follows.
 

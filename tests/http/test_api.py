@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from apiserver.gpu.nodes import Node
+from apiserver.gpu.offers import Permits
 from apiserver.gpu.pods import Pod
 from tests.http.conftest import RESOURCE, Client, Cluster
 
@@ -79,6 +80,36 @@ async def test_catalog(client: Client) -> None:
         {"name": "n1", "eligible": True, "reasons": [], "capacity": 4, "allocatable": 4, "requested": 1, "free": 3}
     ]
     assert page["nodesWithoutResource"] == 0
+
+
+async def test_kubevirt_and_dra(client: Client, cluster: Cluster) -> None:
+    """What KubeVirt does not permit is not orderable, though free; what was last known and what DRA maps is said."""
+    path = f"{BASE}/gpuclasses/l40s"
+    cluster.view.set_permits(Permits(frozenset()))
+    status = (await get(client, path))["status"]
+    assert (status["reason"], status["offered"], status["free"], status["orderable"]) == ("NotPermitted", False, 3, 0)
+    assert (await get(client, f"{path}/catalog"))["notes"] == []
+    cluster.view.set_permits(Permits(frozenset(), stale=True))
+    stale = (await get(client, path))["status"]
+    assert (stale["reason"], stale["message"].startswith(status["message"])) == ("NotPermitted", True)
+    assert stale["message"] != status["message"]
+    cluster.view.set_mapped({RESOURCE: ("gpu.example.com",)})
+    notes = (await get(client, f"{path}/catalog"))["notes"]
+    assert len(notes) == 2
+    assert "gpu.example.com" in notes[0]
+
+
+async def test_absurd_quantities(client: Client, cluster: Cluster) -> None:
+    """Sums beyond int64 end at its largest value: no client can hold more."""
+    largest = 2**63 - 1
+    for name in ("n2", "n3", "n4"):
+        cluster.view.apply_node(Node(name, capacity={RESOURCE: largest}, allocatable={RESOURCE: largest}))
+        cluster.view.apply_pod(Pod("ns", f"{name}-a", "n1", {RESOURCE: largest}))
+        cluster.view.apply_pod(Pod("ns", f"{name}-b", "", {RESOURCE: largest}))
+    status = (await get(client, f"{BASE}/gpuclasses/l40s"))["status"]
+    assert (status["capacity"], status["free"], status["requested"], status["maxPerInstance"]) == (*[largest] * 3, 2)
+    page = await get(client, f"{BASE}/gpuclasses/l40s/catalog")
+    assert page["capacity"]["pending"] == page["nodes"][0]["requested"] == page["placement"][0]["instances"] == largest
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 
 from apiserver.gpu.capacity import Tally
 from apiserver.gpu.classes import GPUClass
-from apiserver.gpu.offers import ClassReason, judge
+from apiserver.gpu.offers import NOT_CHECKED, ClassReason, Permits, judge
 from apiserver.gpu.ownership import Claim, ResourceNames, resolve
 
 R = "nvidia.com/gpu"
@@ -88,14 +88,14 @@ DYING = {"deletionTimestamp": LATE}
 )
 def test_order_of_reasons(gpu_class: GPUClass, claim: Claim, permitted: set[str] | None, reason: ClassReason) -> None:
     """The first reason that applies is the one that is told, and only Offered is offered."""
-    offer = judge(gpu_class, claim, Tally(), advertised=True, permitted=permitted)
+    offer = judge(gpu_class, claim, Tally(), advertised=True, permits=Permits(permitted))
     assert (offer.reason, offer.offered) == (reason, reason is ClassReason.OFFERED)
 
 
 def test_nobody_advertises() -> None:
     """A class that no node advertises stays offered and says so."""
     told = {
-        advertised: judge(named("a"), Claim(), Tally(), advertised=advertised, permitted=None)
+        advertised: judge(named("a"), Claim(), Tally(), advertised=advertised, permits=NOT_CHECKED)
         for advertised in (True, False)
     }
     assert told[True].reason is told[False].reason is ClassReason.OFFERED

@@ -21,7 +21,7 @@ def test_every_flag(tmp_path: Path) -> None:
     file.touch()
     arguments = ["serve", "--kubeconfig", str(file), "--bind-address", "::1", "--secure-port", "0", "-v", "2"]
     arguments += ["--tls-cert-file", str(file), "--tls-private-key-file", str(file), "--resource-names", "shared"]
-    arguments += ["--authorization-always-allow-paths", "/livez,/x", "--node-selector", "a.b/c=d,e=="]
+    arguments += ["--authorization-always-allow-paths", "/livez,/x", "--node-selector", "a.b/c=d,e==", "--kubevirt"]
     _, settings = read_settings(arguments)
     assert settings == Settings(
         kubeconfig=file,
@@ -32,6 +32,7 @@ def test_every_flag(tmp_path: Path) -> None:
         always_allow_paths=("/livez", "/x"),
         node_selector={"a.b/c": "d", "e": ""},
         resource_names=ResourceNames.SHARED,
+        kubevirt=True,
         verbosity=2,
     )
 

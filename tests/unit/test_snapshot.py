@@ -83,3 +83,46 @@ def test_fill() -> None:
     parse_snapshot(json.dumps({**LIST, "items": [{**CLASS, "metadata": {"name": "c"}}]})).fill(view)
     assert list(view.names()) == ["c"]
     assert view.nodes_without_resource("c") == 0
+
+
+KUBEVIRT = {
+    "apiVersion": "kubevirt.io/v1",
+    "kind": "KubeVirt",
+    "metadata": {"name": "kubevirt", "namespace": "kubevirt"},
+    "spec": {"configuration": {"permittedHostDevices": {}}},
+}
+DEVICE_CLASS = {
+    "apiVersion": "resource.k8s.io/v1",
+    "kind": "DeviceClass",
+    "metadata": {"name": "gpu.example.com"},
+    "spec": {"extendedResourceName": "nvidia.com/gpu"},
+}
+SELLING = {
+    **CLASS,
+    "spec": {
+        "vendor": "NVIDIA",
+        "model": "L40S",
+        "mode": "passthrough",
+        "memory": "48Gi",
+        "source": {"devicePlugin": {"resourceName": "nvidia.com/gpu"}},
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("objects", "kubevirt", "reason", "device_classes"),
+    [
+        pytest.param([], True, "Offered", (), id="an absent kind is not checked"),
+        pytest.param([KUBEVIRT, DEVICE_CLASS], True, "NotPermitted", ("gpu.example.com",), id="both are there"),
+        pytest.param([KUBEVIRT], False, "Offered", (), id="nobody asked for KubeVirt"),
+    ],
+)
+def test_optional_kinds(objects: list[object], kubevirt: bool, reason: str, device_classes: tuple[str, ...]) -> None:
+    """A dump may carry every kind that is watched."""
+    snapshot = parse_snapshot(json.dumps({**LIST, "items": [SELLING, *objects]}))
+    assert (snapshot.skipped, snapshot.rejected) == ({}, [])
+    view = View()
+    snapshot.fill(view, kubevirt=kubevirt)
+    report = view.report("a")
+    assert report is not None
+    assert (report.offer.reason, view.device_classes("a")) == (reason, device_classes)

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from apiserver.cluster.view import View, Waiting
 from apiserver.gpu.classes import GPUClass
 from apiserver.gpu.nodes import Node
+from apiserver.gpu.offers import Permits
 from apiserver.gpu.pods import Pod
 from apiserver.gpu.tolerations import NO_SCHEDULE, Taint, Toleration
 
@@ -179,3 +180,13 @@ def test_heartbeat_changes_nothing() -> None:
     view.take_changed()
     view.apply_node(replace(node))
     assert view.take_changed() == set()
+
+
+def test_permits_touch_every_class() -> None:
+    """A new table of KubeVirt marks every class as changed, the same one again marks none."""
+    view = View()
+    view.apply_class(GPUClass("gpu", resource_name=R))
+    view.take_changed()
+    for changed in ({"gpu"}, set[str]()):
+        view.set_permits(Permits(frozenset({R})))
+        assert view.take_changed() == changed
