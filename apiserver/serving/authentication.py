@@ -3,7 +3,6 @@
 Source: k8s.io/apiserver/pkg/authentication/authenticatorfactory, DelegatingAuthenticatorConfig (1.37).
 """
 
-import asyncio
 import base64
 import binascii
 import hmac
@@ -11,17 +10,16 @@ import json
 import re
 import secrets
 import time
-from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import Any, Generic, TypeVar
 from urllib.parse import unquote
 
 from multidict import CIMultiDict, CIMultiDictProxy
 
 from apiserver.serving.certificates import CertificateError, CertificateVerifier, common_name, user_of
+from apiserver.serving.reviews import ReviewCache
 from apiserver.serving.users import ANONYMOUS, User, with_authenticated_group
 
 Headers = CIMultiDict[str] | CIMultiDictProxy[str]
@@ -32,10 +30,6 @@ _STANDARD_EXTRA_PREFIX = "x-remote-extra-"
 _IMPERSONATION_PREFIX = "impersonate-"
 _WEBSOCKET_TOKEN_PREFIX = "base64url.bearer.authorization.k8s.io."  # noqa: S105 - announces a token, is none
 _MALFORMED_ESCAPE = re.compile("%(?![0-9A-Fa-f]{2})")
-
-_REMEMBER_SECONDS = 10.0
-_REMEMBERED_ANSWERS = 8192
-_SHARED_LOOKUP_SECONDS = 30.0
 
 
 class Unauthenticated(Exception):
@@ -229,59 +223,6 @@ def websocket_token(headers: Headers) -> str | None:
     if token and len(offered) == 1:
         raise Unauthenticated("no sub-protocol beside the bearer token")
     return token or None
-
-
-_Question = TypeVar("_Question")
-_Answer = TypeVar("_Answer")
-
-
-class ReviewCache(Generic[_Question, _Answer]):
-    """Answers of somebody who is slow to ask: remembered for ten seconds, and each question asked once at a time.
-
-    A question that failed is not remembered. Asking belongs to none of those who wait for the answer: one that is
-    cancelled leaves it going for the others. Beyond its size the cache forgets what was longest not asked for.
-    """
-
-    def __init__(self, *, clock: Callable[[], float]) -> None:
-        self._clock = clock
-        self._remembered: OrderedDict[_Question, tuple[float, _Answer]] = OrderedDict()
-        self._asking: dict[_Question, asyncio.Task[_Answer]] = {}
-
-    async def get(
-        self, question: _Question, ask: Callable[[], Coroutine[Any, Any, _Answer]], *, remember: bool = True
-    ) -> _Answer:
-        """Return the answer, asking only if it is neither remembered nor being asked for.
-
-        Raises:
-            TimeoutError: no answer within 30 seconds.
-            Exception: whatever asking raised.
-        """
-        entry = self._remembered.get(question)
-        if entry is not None and self._clock() < entry[0]:
-            self._remembered.move_to_end(question)
-            return entry[1]
-        asking = self._asking.get(question)
-        if asking is None:
-            asking = self._asking[question] = asyncio.create_task(self._ask(question, ask, remember=remember))
-            asking.add_done_callback(lambda task: self._finish(question, task))
-        return await asyncio.shield(asking)
-
-    async def _ask(
-        self, question: _Question, ask: Callable[[], Coroutine[Any, Any, _Answer]], *, remember: bool
-    ) -> _Answer:
-        async with asyncio.timeout(_SHARED_LOOKUP_SECONDS):
-            answer = await ask()
-        if remember:
-            self._remembered[question] = (self._clock() + _REMEMBER_SECONDS, answer)
-            self._remembered.move_to_end(question)
-            if len(self._remembered) > _REMEMBERED_ANSWERS:
-                self._remembered.popitem(last=False)
-        return answer
-
-    def _finish(self, question: _Question, task: asyncio.Task[_Answer]) -> None:
-        del self._asking[question]
-        if not task.cancelled():
-            task.exception()  # seen, even if everybody who waited has left
 
 
 # --- The authenticator ------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from apiserver.serving.authentication import ReviewCache
+from apiserver.serving.reviews import ReviewCache
 from apiserver.serving.users import PRIVILEGED_GROUP, User
 
 Requirement = tuple[str, str, tuple[str, ...]]
