@@ -4,8 +4,11 @@ import json
 import random
 import subprocess
 import sys
+import urllib.error
 import urllib.request
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -288,31 +291,51 @@ def test_snapshot_and_kubeconfig_say_the_same(api: Client, control_plane: Contro
     assert comparable(run_get("--kubeconfig", str(control_plane.kubeconfig))) == served
 
 
-def test_local(control_plane: ControlPlane, l40s: str) -> None:
-    """`serve --local` answers on loopback from the person's kubeconfig, without anything installed."""
+@contextmanager
+def served_locally(kubeconfig: Path, *flags: str) -> Iterator[str]:
+    """The URL of `serve --local` with that kubeconfig; at the end it must leave with 0 on SIGTERM."""
     command = [sys.executable, "-m", "apiserver", "serve", "--local", "--insecure-port", "0"]
-    process = subprocess.Popen(
-        [*command, "--kubeconfig", str(control_plane.kubeconfig)], stderr=subprocess.PIPE, text=True
-    )
+    process = subprocess.Popen([*command, *flags, "--kubeconfig", str(kubeconfig)], stderr=subprocess.PIPE, text=True)
     try:
         assert process.stderr is not None
-        url = next(line.split()[-1] for line in process.stderr if "serving at" in line)
-        wait_for(lambda: _readyz(url) == "ok", "the local server to be in sync")
-        with urllib.request.urlopen(f"{url}{BASE}/gpuclasses/{l40s}") as answer:
-            assert json.load(answer)["status"]["free"] == 8
+        yield next(line.split()[-1] for line in process.stderr if "serving at" in line)
     finally:
         process.terminate()
         process.communicate(timeout=20)
     assert process.returncode == 0
 
 
-def _readyz(url: str) -> str:
+def fetch(url: str) -> tuple[int, str, str]:
+    """Code, text and Retry-After of an answer."""
     try:
-        with urllib.request.urlopen(f"{url}/readyz") as answer:
-            return str(answer.read().decode())
+        with urllib.request.urlopen(url, timeout=10) as answer:
+            return answer.status, answer.read().decode(), ""
     except urllib.error.HTTPError as error:
-        error.close()
-        return ""
+        with error:
+            return error.code, error.read().decode(), error.headers.get("Retry-After", "")
+
+
+def test_local(control_plane: ControlPlane, l40s: str) -> None:
+    """`serve --local` answers on loopback from the person's kubeconfig, without anything installed."""
+    with served_locally(control_plane.kubeconfig) as url:
+        wait_for(lambda: fetch(f"{url}/readyz")[1] == "ok", "the local server to be in sync")
+        assert json.loads(fetch(f"{url}{BASE}/gpuclasses/{l40s}")[1])["status"]["free"] == 8
+
+
+@pytest.mark.usefixtures("l40s")
+def test_never_zeros_before_the_first_sync(control_plane: ControlPlane) -> None:
+    """Without the right to list, data is 503 with the reason and Retry-After; discovery answers, and `get` says why."""
+    kubeconfig = control_plane.user_kubeconfig("stranger")
+    with served_locally(kubeconfig) as url:
+        wait_for(lambda: "403" in fetch(f"{url}{BASE}/gpuclasses")[1], "the refusal to be known")
+        code, text, retry_after = fetch(f"{url}{BASE}/gpuclasses")
+        assert (code, retry_after, json.loads(text)["reason"]) == (503, "1", "ServiceUnavailable")
+        assert fetch(f"{url}/readyz")[0] == 500
+        assert (fetch(f"{url}/livez")[0], fetch(f"{url}{BASE}")[0]) == (200, 200)
+    command = [sys.executable, "-m", "apiserver", "get", "--kubeconfig", str(kubeconfig)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "stranger" in done.stderr
 
 
 def test_churn(api: Client, control_plane: ControlPlane, l40s: str) -> None:

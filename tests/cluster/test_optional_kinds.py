@@ -1,11 +1,6 @@
 """KubeVirt and DRA on a real cluster: kinds that come, change and go."""
 
 import json
-import re
-import subprocess
-import sys
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 
 import pytest
@@ -13,7 +8,7 @@ import pytest
 from tests.cluster.catalog import CatalogServer
 from tests.cluster.client import Client, Json
 from tests.cluster.control_plane import ControlPlane
-from tests.cluster.test_catalog import BASE, DEVICE, STORED, gpu_class, read
+from tests.cluster.test_catalog import BASE, DEVICE, STORED, fetch, gpu_class, read, served_locally
 from tests.cluster.waiting import wait_for
 from tests.cluster.workload import create_node, node
 
@@ -52,28 +47,15 @@ def local(api: Client, control_plane: ControlPlane) -> Iterator[str]:
     create_node(api, node("vms", capacity={DEVICE: 2}, labels={"kubevirt.io/schedulable": "true"}))
     create_node(api, node("containers", capacity={DEVICE: 2}, labels={"kubevirt.io/schedulable": "false"}))
     api.post(STORED, gpu_class("l40s"))
-    command = [sys.executable, "-m", "apiserver", "serve", "--local", "--kubevirt", "--insecure-port", "0"]
-    process = subprocess.Popen(
-        [*command, "--kubeconfig", str(control_plane.kubeconfig)], stderr=subprocess.PIPE, text=True
-    )
-    try:
-        assert process.stderr is not None
-        found = next(filter(None, (re.search(r"serving at (\S+)", line) for line in process.stderr)))
-        yield found[1]
-    finally:
-        process.terminate()
-        process.communicate(timeout=20)
+    with served_locally(control_plane.kubeconfig, "--kubevirt") as url:
+        yield url
 
 
 def status(url: str) -> Json:
     """The status of the class; empty while there is none to be had."""
-    try:
-        with urllib.request.urlopen(f"{url}{BASE}/gpuclasses/l40s", timeout=10) as answer:
-            found: Json = json.load(answer)["status"]
-            return found
-    except urllib.error.HTTPError as error:
-        error.close()
-        return {}
+    code, text, _ = fetch(f"{url}{BASE}/gpuclasses/l40s")
+    found: Json = json.loads(text)["status"] if code == 200 else {}
+    return found
 
 
 def test_kubevirt(api: Client, local: str) -> None:
