@@ -14,9 +14,10 @@ from apiserver.catalog.install import install
 from apiserver.inputs import InputError, load_cluster, load_snapshot, make_view
 from apiserver.printing import format_table
 from apiserver.serve import serve
-from apiserver.serving.handlers import list_body
+from apiserver.serving.history import Stored
+from apiserver.serving.pages import Page
+from apiserver.serving.reading import list_body
 from apiserver.serving.resources import Resource
-from apiserver.serving.store import Stored
 from apiserver.serving.tables import INCLUDE_NONE, make_table
 from apiserver.serving.versions import ServerClock, VersionSource
 from apiserver.settings import Input, Settings, SettingsError, read_settings
@@ -65,7 +66,7 @@ def get(settings: Settings) -> int:
     resource = served.resources[0]
     listing = resource.store.list()
     if not settings.name:
-        tree = orjson.loads(list_body(served, resource, listing))
+        tree = orjson.loads(list_body(served, resource, Page({"resourceVersion": listing.version}, listing.items)))
         _print(tree, listing.items, resource, settings.output)
         return EXIT_OK
     found = resource.store.get(("", settings.name))

@@ -8,6 +8,7 @@ from apiserver.cluster.view import ClassReport
 from apiserver.gpu.classes import GPUClass
 from apiserver.gpu.offers import ClassReason
 from apiserver.gpu.quantity import MAX_VALUE
+from apiserver.serving.selectors import FieldGetter
 from apiserver.serving.tables import Column, Layout, Object, age
 
 GROUP: Final = "catalog.cozystack.io"
@@ -86,6 +87,13 @@ def _resource_name(item: Object, _: datetime) -> str:
     source: Mapping[str, Any] = item["spec"].get("source", {})
     return str(source.get("devicePlugin", {}).get("resourceName", ""))
 
+
+FIELDS: Final[Mapping[str, FieldGetter]] = {
+    "spec.mode": lambda item: str(item["spec"].get("mode", "")),
+    "spec.vendor": lambda item: str(item["spec"].get("vendor", "")),
+    "status.offered": lambda item: "true" if item["status"]["offered"] else "false",
+}
+"""What classes can be selected by besides their metadata."""
 
 LAYOUT: Final = Layout(
     columns=(

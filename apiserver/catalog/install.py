@@ -1,10 +1,13 @@
 """The group this server serves, put together from the live view."""
 
 from collections.abc import Callable
+from functools import cache
+from pathlib import Path
 from typing import Any, Final
 
 from apiserver.catalog import gpuclasscatalog, gpuclasses
 from apiserver.cluster.view import View
+from apiserver.serving.openapi import OpenAPI
 from apiserver.serving.resources import GroupVersion, Resource, Subresource
 from apiserver.serving.status import ServiceUnavailable
 from apiserver.serving.store import ResourceStore
@@ -40,16 +43,29 @@ def install(view: View, versions: VersionSource, unsynced: Callable[[], str | No
         require_sync()
         return gpuclasscatalog.catalog_object(view, name)
 
+    store = ResourceStore(versions, refresh)
+    view.on_change = store.touch
     catalog = Subresource("catalog", gpuclasscatalog.KIND, gpuclasscatalog.LAYOUT, read_catalog)
     resource = Resource(
         plural="gpuclasses",
         singular="gpuclass",
         kind=gpuclasses.KIND,
         namespaced=False,
-        store=ResourceStore(versions, refresh),
+        store=store,
         layout=gpuclasses.LAYOUT,
         short_names=("gpucatalog",),
         categories=("gpu",),
         subresources=(catalog,),
+        fields=gpuclasses.FIELDS,
     )
-    return GroupVersion(gpuclasses.GROUP, gpuclasses.VERSION, (resource,))
+    return GroupVersion(gpuclasses.GROUP, gpuclasses.VERSION, (resource,), read_openapi())
+
+
+@cache
+def read_openapi() -> OpenAPI:
+    """The documents that `make openapi` wrote: in an installed package they lie in it, in a checkout beside it."""
+    package = Path(__file__).parents[1]
+    places = (package / "openapi", package.parent / "openapi")
+    directory = next(place for place in places if (place / "v3.json").exists())
+    v2, v3 = ((directory / name).read_bytes() for name in ("v2.json", "v3.json"))
+    return OpenAPI(gpuclasses.API_VERSION, v2=v2, v3=v3)

@@ -5,7 +5,7 @@ costs one (class, node) share for each class that sells what the pod asks for; a
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from apiserver.gpu.capacity import Explained, NodeShare, Tally, explain, node_share
@@ -68,6 +68,9 @@ class View:
     Args:
         selector: labels a node must carry to be counted; empty for every node.
         resource_names: how many classes may sell one resource name.
+
+    Attributes:
+        on_change: called when something changed, once until the changes are taken.
     """
 
     def __init__(
@@ -90,6 +93,7 @@ class View:
         self._pending: Counter[str] = Counter()
         self._nominated: Counter[str] = Counter()
         self._changed: set[str] = set()
+        self.on_change: Callable[[], None] | None = None
 
     # What it answers.
 
@@ -210,7 +214,7 @@ class View:
             self._recount(state, node_name)
         for resource in {gpu_class.resource_name, old.gpu_class.resource_name if old else gpu_class.resource_name}:
             self._resolve(resource)
-        self._changed.add(gpu_class.name)
+        self._mark(gpu_class.name)
 
     def delete_class(self, name: str) -> None:
         """Forget a class."""
@@ -218,19 +222,26 @@ class View:
         if old is not None:
             self._sellers[old.gpu_class.resource_name].discard(name)
             self._resolve(old.gpu_class.resource_name)
-            self._changed.add(name)
+            self._mark(name)
 
     def set_permits(self, permits: Permits) -> None:
         """Take what KubeVirt permits."""
         if permits != self._permits:
             self._permits = permits
-            self._changed.update(self._classes)
+            self._mark(*self._classes)
 
     def set_mapped(self, mapped: Mapping[str, tuple[str, ...]]) -> None:
         """Take the DeviceClasses that map each extended resource name; only the page of a class tells of them."""
         self._mapped = dict(mapped)
 
     # How it follows.
+
+    def _mark(self, *names: str) -> None:
+        """Remember what changed, and say so once until it is taken."""
+        is_first = not self._changed
+        self._changed.update(names)
+        if is_first and self._changed and self.on_change is not None:
+            self.on_change()
 
     def _node_changed(self, name: str, old: Node | None, new: Node | None) -> None:
         before = old.resource_names() if old else set()
@@ -275,7 +286,7 @@ class View:
     def _recount_sellers(self, resource: str, node_name: str) -> None:
         for class_name in self._sellers.get(resource, ()):
             self._recount(self._classes[class_name], node_name)
-            self._changed.add(class_name)
+            self._mark(class_name)
 
     def _recount(self, state: _ClassState, node_name: str) -> None:
         """Work out anew what one node contributes to one class."""
@@ -299,4 +310,4 @@ class View:
             claim = claims.get(state.gpu_class.name, Claim())
             if claim != state.claim:
                 state.claim = claim
-                self._changed.add(state.gpu_class.name)
+                self._mark(state.gpu_class.name)

@@ -8,8 +8,9 @@ import ipaddress
 import logging
 import ssl
 import uuid
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Final
+from urllib.parse import urlsplit
 
 from aiohttp import web
 from aiohttp.typedefs import Middleware
@@ -19,6 +20,7 @@ from apiserver.serving.authorization import Attributes, AuthorizationError, Auth
 from apiserver.serving.certificates import peer_chain, was_asked_for_certificate
 from apiserver.serving.request_info import RequestInfo, read_request
 from apiserver.serving.responses import respond_status, respond_text
+from apiserver.serving.selectors import Requirement, parse_field_selector, parse_label_selector, pinned_name
 from apiserver.serving.status import Forbidden, ServiceUnavailable, StatusError, Unauthorized
 from apiserver.serving.users import User
 
@@ -26,8 +28,10 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 INFO: Final = web.RequestKey("info", RequestInfo)
 USER: Final = web.RequestKey("user", User)
+AUDIT_ID: Final = web.RequestKey("audit_id", str)
 
 _AUDIT_ID: Final = "Audit-Id"
+_SELECTIVE_VERBS: Final = ("list", "watch", "deletecollection")
 _PANIC: Final = "This request caused apiserver to panic. Look in the logs for details.\n"
 _log = logging.getLogger(__name__)
 
@@ -35,21 +39,30 @@ _log = logging.getLogger(__name__)
 @web.middleware
 async def answering(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Make sure that every request gets an answer: a StatusError its Status, a bug a 500, logged with the audit id."""
-    audit_id = request.headers.get(_AUDIT_ID) or str(uuid.uuid4())
+    request[AUDIT_ID] = request.headers.get(_AUDIT_ID) or str(uuid.uuid4())
     request[INFO] = read_request(request.method, request.path, request.query)
     try:
         response = await handler(request)
     except StatusError as error:
         response = respond_status(request, error)
     except Exception:  # noqa: BLE001 # the one place where a bug becomes an answer; it is logged in full
-        _log.exception("%s %s failed, Audit-Id %s", request.method, request.path, audit_id)
+        _log.exception("%s %s failed, Audit-Id %s", request.method, request.path, request[AUDIT_ID])
         response = respond_text(_PANIC, 500)
-    response.headers[_AUDIT_ID] = audit_id
-    response.headers.setdefault("Cache-Control", "no-cache, private")
     connection = _tls(request)
     if connection and not was_asked_for_certificate(connection):
         response.force_close()
     return response
+
+
+async def set_headers(request: web.Request, response: web.StreamResponse) -> None:
+    """Give every answer the id it is logged by, and keep it out of caches unless it says otherwise.
+
+    No Kubernetes server says what it is made of, and callers need not know which versions to attack.
+    """
+    if AUDIT_ID in request:
+        response.headers[_AUDIT_ID] = request[AUDIT_ID]
+    response.headers.setdefault("Cache-Control", "no-cache, private")
+    response.headers.pop("Server", None)
 
 
 @web.middleware
@@ -57,6 +70,9 @@ async def only_loopback(request: web.Request, handler: Handler) -> web.StreamRes
     """Refuse a Host that is no loopback name: a page on the web could otherwise read this server by DNS rebinding."""
     if not is_loopback(_host_name(request.host)):
         raise Forbidden("forbidden: this server answers only to loopback names, such as localhost or 127.0.0.1")
+    origin = request.headers.get("Origin")
+    if origin is not None and "Upgrade" in request.headers and urlsplit(origin).netloc != request.host:
+        raise Forbidden("forbidden: a WebSocket may only be opened by a page of this server")
     return await handler(request)
 
 
@@ -93,7 +109,7 @@ def authorizing(authorizer: Authorizer) -> Middleware:
 
     @web.middleware
     async def authorize(request: web.Request, handler: Handler) -> web.StreamResponse:
-        attributes = _attributes(request[INFO], request[USER])
+        attributes = _attributes(request[INFO], request[USER], request.query)
         try:
             verdict = await authorizer.authorize(attributes)
         except AuthorizationError as error:
@@ -131,7 +147,13 @@ def _host_name(host: str) -> str:
     return host.partition(":")[0]
 
 
-def _attributes(info: RequestInfo, user: User) -> Attributes:
+def _attributes(info: RequestInfo, user: User, query: Mapping[str, str]) -> Attributes:
+    """What is asked about in a review. Selectors count for collections, and only those that can be read."""
+    labels: tuple[Requirement, ...] = ()
+    fields: tuple[Requirement, ...] = ()
+    if info.verb in _SELECTIVE_VERBS:
+        labels = _readable(parse_label_selector, query.get("labelSelector", ""))
+        fields = _readable(parse_field_selector, query.get("fieldSelector", ""))
     return Attributes(
         user=user,
         verb=info.verb,
@@ -142,5 +164,14 @@ def _attributes(info: RequestInfo, user: User) -> Attributes:
         version=info.version,
         resource=info.resource,
         subresource=info.subresource,
-        name=info.name,
+        name=info.name or pinned_name(fields),
+        label_requirements=tuple((term.key, term.operator, term.values) for term in labels),
+        field_requirements=tuple((term.key, term.operator, term.values) for term in fields),
     )
+
+
+def _readable(parse: Callable[[str], tuple[Requirement, ...]], text: str) -> tuple[Requirement, ...]:
+    try:
+        return parse(text)
+    except StatusError:
+        return ()  # the handler will refuse it

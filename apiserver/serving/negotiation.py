@@ -63,21 +63,27 @@ def parse_accept(header: str) -> tuple[Clause, ...]:
 
 
 @lru_cache(maxsize=512)
-def negotiate(accept: str) -> Representation:
+def negotiate(accept: str, *, stream: bool = False) -> Representation:
     """The first clause that can be served. A clause with a conversion that is not known is passed over.
+
+    Args:
+        accept: the header.
+        stream: for a watch, which comes in JSON only.
 
     Raises:
         NotAcceptable: none can be served.
     """
+    offers = (JSON,) if stream else (JSON, YAML)
     for clause in parse_accept(accept or "*/*"):
-        media_type = next((offered for offered in (JSON, YAML) if clause.matches(offered)), None)
+        media_type = next((offered for offered in offers if clause.matches(offered)), None)
         convert_to = clause.parameters.get("as", "")
         if media_type is None or (convert_to and not _is_known_conversion(clause)):
             continue
         return Representation(
             media_type, convert_to, clause.parameters.get("v", ""), is_true_like(clause.parameters.get("pretty", "0"))
         )
-    raise NotAcceptable(f"only the following media types are accepted: {JSON}, {YAML}")
+    accepted = ", ".join(f"{offered};stream=watch" if stream else offered for offered in offers)
+    raise NotAcceptable(f"only the following media types are accepted: {accepted}")
 
 
 def wants_pretty(representation: Representation, query: Mapping[str, str], user_agent: str) -> bool:

@@ -33,6 +33,7 @@ class RequestInfo:
         resource: plural name.
         subresource: "" for the object itself.
         name: "" for the collection.
+        is_deprecated_watch: the path is the old form of a watch, /apis/GROUP/VERSION/watch/….
         parts: the path after the version, namespaces left out; more than three lead nowhere.
     """
 
@@ -45,6 +46,7 @@ class RequestInfo:
     resource: str = ""
     subresource: str = ""
     name: str = ""
+    is_deprecated_watch: bool = False
     parts: tuple[str, ...] = ()
 
 
@@ -68,7 +70,8 @@ def read_request(method: str, path: str, query: Mapping[str, str]) -> RequestInf
     version = parts[1]
     rest = parts[2:]
     verb = _VERBS.get(method, "")
-    if rest[0] == "watch" and len(rest) > 1:
+    is_deprecated_watch = rest[0] == "watch" and len(rest) > 1
+    if is_deprecated_watch:
         verb, rest = "watch", rest[1:]
     namespace, rest = _split_namespace(rest)
     resource, name, subresource = (*rest[:3], "", "", "")[:3]
@@ -86,6 +89,7 @@ def read_request(method: str, path: str, query: Mapping[str, str]) -> RequestInf
         resource=resource,
         subresource=subresource,
         name=name,
+        is_deprecated_watch=is_deprecated_watch,
         parts=tuple(rest),
     )
 

@@ -1,8 +1,10 @@
 """Declarations: what a server serves. A resource says what it is; how it is served stands elsewhere in this room."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
+from apiserver.serving.openapi import OpenAPI
+from apiserver.serving.selectors import FieldGetter
 from apiserver.serving.store import ResourceStore
 from apiserver.serving.tables import Layout, Object
 
@@ -41,6 +43,7 @@ class Resource:
         short_names: further names for kubectl.
         categories: groups of resources for kubectl.
         subresources: of each object.
+        fields: what besides metadata.name and metadata.namespace can be selected by, and where it is found.
     """
 
     plural: str
@@ -52,8 +55,9 @@ class Resource:
     short_names: tuple[str, ...] = ()
     categories: tuple[str, ...] = ()
     subresources: Sequence[Subresource] = ()
+    fields: Mapping[str, FieldGetter] = field(default_factory=dict)
 
-    verbs: tuple[str, ...] = ("get", "list")
+    verbs: tuple[str, ...] = ("get", "list", "watch")
 
     def subresource(self, name: str) -> Subresource | None:
         """The declared subresource of that name, or None."""
@@ -62,11 +66,19 @@ class Resource:
 
 @dataclass(frozen=True, slots=True)
 class GroupVersion:
-    """One version of one API group, the only one a server has."""
+    """One version of one API group, the only one a server has.
+
+    Attributes:
+        group: its name.
+        version: its name.
+        resources: what is served of it.
+        openapi: its documents; without them asking for one is 503.
+    """
 
     group: str
     version: str
     resources: Sequence[Resource]
+    openapi: OpenAPI | None = None
 
     @property
     def api_version(self) -> str:

@@ -8,7 +8,7 @@ from typing import Final
 from aiohttp import web
 from aiohttp.typedefs import Middleware
 
-from apiserver.serving.filters import INFO, answering
+from apiserver.serving.filters import INFO, answering, set_headers
 from apiserver.serving.handlers import Handlers
 
 KEEPALIVE_SECONDS: Final = 300
@@ -29,10 +29,15 @@ def make_app(handlers: Handlers, middlewares: Sequence[Middleware]) -> web.Appli
     app = web.Application(middlewares=[answering, *middlewares])
 
     async def answer(request: web.Request) -> web.StreamResponse:
-        return handlers.answer(request, request[INFO])
+        return await handlers.answer(request, request[INFO])
 
     app.router.add_route("*", "/{path:.*}", answer)
-    app.on_response_prepare.append(_without_server_header)
+    app.on_response_prepare.append(set_headers)
+
+    async def close(_: web.Application) -> None:
+        handlers.close()
+
+    app.on_shutdown.append(close)
     return app
 
 
@@ -56,6 +61,7 @@ async def listening(
         max_line_size=_MAX_LINE,
         max_field_size=_MAX_LINE,
         shutdown_timeout=_SHUTDOWN_SECONDS,
+        handler_cancellation=True,  # a watch ends when its client leaves, not when it next has something to say
     )
     await runner.setup()
     try:
@@ -65,8 +71,3 @@ async def listening(
         yield f"{'https' if tls else 'http'}://{host}:{bound}"
     finally:
         await runner.cleanup()
-
-
-async def _without_server_header(_: web.Request, response: web.StreamResponse) -> None:
-    """No Kubernetes server says what it is made of, and callers need not know which versions to attack."""
-    response.headers.pop("Server", None)

@@ -7,12 +7,15 @@
     ├── NotFound              404
     ├── MethodNotAllowed      405
     ├── NotAcceptable         406
-    └── ServiceUnavailable    503
+    ├── Expired               410
+    ├── Invalid               422
+    ├── ServiceUnavailable    503
+    └── TooLargeVersion       504
 
 Source: apimachinery pkg/api/errors (errors.go) of Kubernetes 1.37.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import Any, ClassVar
 
@@ -103,8 +106,8 @@ class MethodNotAllowed(StatusError):
     code = HTTPStatus.METHOD_NOT_ALLOWED
     reason = "MethodNotAllowed"
 
-    def __init__(self) -> None:
-        super().__init__("the server does not allow this method on the requested resource")
+    def __init__(self, message: str = "the server does not allow this method on the requested resource") -> None:
+        super().__init__(message)
 
 
 class NotAcceptable(StatusError):
@@ -119,3 +122,43 @@ class ServiceUnavailable(StatusError):
 
     code = HTTPStatus.SERVICE_UNAVAILABLE
     reason = "ServiceUnavailable"
+
+
+class Expired(StatusError):
+    """A version or a token that is no longer kept. Clients list anew."""
+
+    code = HTTPStatus.GONE
+    reason = "Expired"
+
+
+class Invalid(StatusError):
+    """Options that do not go together.
+
+    Args:
+        causes: for each wrong field its name, the kind of cause, and what is wrong.
+    """
+
+    code = HTTPStatus.UNPROCESSABLE_ENTITY
+    reason = "Invalid"
+
+    def __init__(self, causes: Sequence[tuple[str, str, str]]) -> None:
+        problems = [f"{field}: {message}" for field, _, message in causes]
+        listed = problems[0] if len(problems) == 1 else f"[{', '.join(problems)}]"
+        details = {
+            "group": "meta.k8s.io",
+            "kind": "ListOptions",
+            "causes": [{"reason": kind, "message": message, "field": field} for field, kind, message in causes],
+        }
+        super().__init__(f'ListOptions.meta.k8s.io "" is invalid: {listed}', details=details)
+
+
+class TooLargeVersion(StatusError):
+    """A version that has not come yet, and did not come within the time a request may wait. Clients list anew."""
+
+    code = HTTPStatus.GATEWAY_TIMEOUT
+    reason = "Timeout"
+
+    def __init__(self, asked: int, current: int) -> None:
+        message = f"Too large resource version: {asked}, current: {current}"
+        causes = [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}]
+        super().__init__(f"Timeout: {message}", details={"causes": causes}, retry_after_seconds=1)

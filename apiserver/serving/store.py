@@ -1,28 +1,26 @@
 """The objects of one resource as they are served, each with the version of its last visible change."""
 
-from collections.abc import Callable, Mapping, Sequence
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import orjson
 
+from apiserver.serving.history import ADDED, DELETED, MODIFIED, Change, History, Key, Stored
+from apiserver.serving.status import Expired, StatusError, TooLargeVersion
 from apiserver.serving.versions import VersionSource
 
-Key = tuple[str, str]
-"""Namespace ("" at the cluster scope) and name; also the order of a list."""
+COALESCE_SECONDS: Final = 0.02
+"""Changes of the cluster that come this close together are one change to those who watch."""
 
+FRESH_SECONDS: Final = 3
+"""For how long a request waits for a version that has not come yet."""
 
-@dataclass(frozen=True, slots=True)
-class Stored:
-    """One object.
-
-    Attributes:
-        object: as it is served, resourceVersion included. Never changed once stored.
-        body: the same in JSON.
-    """
-
-    object: Mapping[str, Any]
-    body: bytes
+_FRESH_POLL_SECONDS: Final = 0.05
+_MARK_SECONDS: Final = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,49 +38,169 @@ class ResourceStore:
         versions: makes the versions.
         refresh: called before every read, to bring the store up to date with put and delete; raises a StatusError
             while no true answer can be given.
+        clock: seconds that only grow.
+
+    Attributes:
+        watchers: how many follow at present.
     """
 
-    def __init__(self, versions: VersionSource, refresh: Callable[["ResourceStore"], None]) -> None:
+    def __init__(
+        self,
+        versions: VersionSource,
+        refresh: Callable[["ResourceStore"], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._versions = versions
         self._refresh = refresh
+        self._clock = clock
         self._objects: dict[Key, tuple[Mapping[str, Any], Stored]] = {}
-        self._version = 0
         self._listing: Listing | None = None
+        self._history: History | None = None
+        self._version = 0
+        self._marked = 0.0
+        self.watchers = 0
+        self._flush: asyncio.TimerHandle | None = None
+        self._news = asyncio.Event()
+
+    # What it is told.
 
     def put(self, key: Key, content: Mapping[str, Any]) -> None:
-        """Take an object as it now is, without resourceVersion. The same content again changes nothing."""
+        """Take an object as it now is, without resourceVersion. The same content again changes nothing.
+
+        An object of another uid is another object: the old one is deleted first.
+        """
         old = self._objects.get(key)
         if old is not None and old[0] == content:
             return
-        version = self._advance()
-        served = {**content, "metadata": {**content["metadata"], "resourceVersion": str(version)}}
-        self._objects[key] = content, Stored(served, orjson.dumps(served))
+        if old is not None and old[0]["metadata"].get("uid") != content["metadata"].get("uid"):
+            self.delete(key)
+            old = None
+        stored = _at_version(content, self._advance())
+        self._objects[key] = content, stored
+        before = None if old is None else old[1]
+        self._record(Change(self._version, ADDED if old is None else MODIFIED, key, stored, before))
 
     def delete(self, key: Key) -> None:
         """Forget an object."""
-        if self._objects.pop(key, None) is not None:
-            self._advance()
+        old = self._objects.pop(key, None)
+        if old is not None:
+            last = _at_version(old[0], self._advance())
+            self._record(Change(self._version, DELETED, key, last, old[1]))
+
+    def touch(self) -> None:
+        """Something may have changed: bring those who watch up to date soon. Without watchers this costs nothing."""
+        if self.watchers and self._flush is None:
+            self._flush = asyncio.get_running_loop().call_later(COALESCE_SECONDS, self._flush_now)
+
+    # What it answers.
 
     def get(self, key: Key) -> Stored | None:
         """One object, or None."""
-        self._refresh(self)
+        self._update()
         found = self._objects.get(key)
         return None if found is None else found[1]
 
-    def list(self, namespace: str = "") -> Listing:
-        """All objects, or those of one namespace."""
-        self._refresh(self)
+    def list(self) -> Listing:
+        """All objects now."""
+        self._update()
         if self._listing is None:
-            if not self._version:
-                self._advance()  # the empty collection has a version too
             items = [self._objects[key][1] for key in sorted(self._objects)]
             self._listing = Listing(str(self._version), items)
-        if not namespace:
-            return self._listing
-        items = [each for each in self._listing.items if each.object["metadata"].get("namespace") == namespace]
-        return Listing(self._listing.version, items)
+        return self._listing
+
+    def list_at(self, version: int) -> Listing:
+        """All objects as they were at a version of this store's own.
+
+        Raises:
+            Expired: the version is not its own, or no longer remembered.
+        """
+        history = self.history
+        position = history.position(version)
+        if position is None:
+            raise Expired("The resourceVersion for the provided list is too old.")
+        objects = {key: stored for key, (_, stored) in self._objects.items()}
+        for change in reversed(history.since(position)):
+            if change.before is not None:
+                objects[change.key] = change.before
+            elif change.now is not None:
+                del objects[change.key]
+        return Listing(str(version), [objects[key] for key in sorted(objects)])
+
+    async def wait_until_fresh(self, version: int | None) -> None:
+        """Wait, not for long, until the store is not older than a version.
+
+        Raises:
+            TooLargeVersion: it lies in the future.
+        """
+        self._update()
+        if version is None or self.history.position(version) is not None:
+            return
+        deadline = self._clock() + FRESH_SECONDS
+        while version > self._versions.now():
+            if self._clock() > deadline:
+                raise TooLargeVersion(version, self._version)
+            await asyncio.sleep(_FRESH_POLL_SECONDS)
+        self._update()
+
+    # What watches need.
+
+    @property
+    def history(self) -> History:
+        """What changed lately, up to now."""
+        return self._update()
+
+    def mark(self) -> int:
+        """A version for a bookmark, now: everything up to it is in the history."""
+        self._update()
+        if self._clock() - self._marked > _MARK_SECONDS:
+            self._marked = self._clock()
+            self._record(Change(self._advance()))
+        return self._version
+
+    @asynccontextmanager
+    async def watching(self) -> AsyncIterator[None]:
+        """While the context is open, changes are told soon after they happen."""
+        self.watchers += 1
+        try:
+            yield
+        finally:
+            self.watchers -= 1
+
+    @property
+    def news(self) -> asyncio.Event:
+        """Set with the next change. Take it before looking for changes, so that none is missed in between."""
+        return self._news
+
+    def wake(self) -> None:
+        """Make everybody look who waits for news."""
+        self._news.set()
+        self._news = asyncio.Event()
+
+    def _update(self) -> History:
+        """Bring the store up to date, and begin the history with the first complete state."""
+        if self._history is None:
+            self._refresh(self)
+            self._history = History(self._version or self._advance(), self._clock)
+            return self._history
+        self._refresh(self)
+        return self._history
+
+    def _flush_now(self) -> None:
+        self._flush = None
+        with suppress(StatusError):  # no true answer at present: nothing is told
+            self._update()
 
     def _advance(self) -> int:
         self._version = self._versions.next()
         self._listing = None
         return self._version
+
+    def _record(self, change: Change) -> None:
+        if self._history is not None:
+            self._history.record(change)
+            self.wake()
+
+
+def _at_version(content: Mapping[str, Any], version: int) -> Stored:
+    served = {**content, "metadata": {**content["metadata"], "resourceVersion": str(version)}}
+    return Stored(served, orjson.dumps(served))

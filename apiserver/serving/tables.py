@@ -4,7 +4,7 @@ Source: apiserver pkg/endpoints/handlers/response.go asTable and apimachinery pk
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final
 
@@ -70,6 +70,10 @@ class Layout:
 
     columns: Sequence[Column]
     rows: Callable[[Object], Sequence[Object]] = _one_row
+
+    def of_bookmark(self) -> "Layout":
+        """The same columns for a bookmark, which has nothing to show in them."""
+        return Layout([replace(column, cell=lambda _, __: None) for column in self.columns])
 
 
 def make_table(

@@ -61,6 +61,12 @@ class VersionSource:
 
     def next(self) -> int:
         """A new version."""
-        tick = int((self._clock() - EPOCH) * _TICKS_PER_SECOND)
-        self._last_tick = max(tick, self._last_tick + 1)
+        self._last_tick = max(self._tick(), self._last_tick + 1)
         return self._last_tick << _TAG_BITS | self._tag
+
+    def now(self) -> int:
+        """The greatest version that anybody can have made by now."""
+        return max(self._tick(), self._last_tick) << _TAG_BITS | (1 << _TAG_BITS) - 1
+
+    def _tick(self) -> int:
+        return int((self._clock() - EPOCH) * _TICKS_PER_SECOND)

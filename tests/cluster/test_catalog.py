@@ -364,3 +364,37 @@ def test_churn(api: Client, control_plane: ControlPlane, l40s: str) -> None:
     fresh = comparable(run_get("--kubeconfig", str(control_plane.kubeconfig)))
     assert {each["metadata"]["name"] for each in fresh["items"]} == {l40s, "other"}
     wait_for(lambda: comparable(read(control_plane, f"{BASE}/gpuclasses")) == fresh, "the catalog to say the same")
+
+
+def test_kubectl_watches(api: Client, control_plane: ControlPlane, l40s: str) -> None:
+    """`kubectl get -w` prints the class, and a line for each change of it."""
+    command = [str(control_plane.binaries.kubectl), f"--kubeconfig={control_plane.kubeconfig}", "get", KIND, "-w"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        lines = (line.split() for line in process.stdout)
+        assert next(lines)[:2] == ["NAME", "FREE"]
+        assert next(lines)[:2] == [l40s, "8"]
+        created = create_pod(api, pod("vm", node="n1", requests={DEVICE: 3}))
+        assert next(lines)[:2] == [l40s, "5"]
+        api.delete(pod_path(created))
+        assert next(lines)[:2] == [l40s, "8"]
+    finally:
+        process.terminate()
+        process.communicate(timeout=10)
+
+
+def test_kubectl_selects_and_waits(api: Client, control_plane: ControlPlane, l40s: str) -> None:
+    """Selectors, pages and `kubectl wait` work as for any resource."""
+    api.post(STORED, gpu_class("other", "amd.com/gpu"))
+    api.patch(f"{STORED}/other", {"metadata": {"labels": {"tier": "gold"}}})
+    wait_for(lambda: control_plane.kubectl("get", KIND, "-l", "tier=gold", "-o", "name").stdout, "the label")
+    assert control_plane.kubectl("get", KIND, "-l", "tier=gold", "--no-headers").stdout.split()[0] == "other"
+    by_field = ("--field-selector", f"metadata.name={l40s}")
+    assert control_plane.kubectl("get", KIND, *by_field, "-o", "name").stdout.endswith(f"/{l40s}\n")
+    pages = control_plane.kubectl("get", KIND, "--chunk-size=1", "-o", "name").stdout.splitlines()
+    assert len(pages) == 2
+    by_free = control_plane.kubectl("get", KIND, "--sort-by=.status.free", "--no-headers").stdout.splitlines()
+    assert [line.split()[0] for line in by_free] == ["other", l40s]
+    waiting = ("wait", f"{KIND}/{l40s}", "--for=jsonpath={.status.free}=8", "--timeout=10s")
+    assert "condition met" in control_plane.kubectl(*waiting).stdout

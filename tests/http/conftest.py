@@ -1,5 +1,6 @@
 """A server of a small cluster, without authentication."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import pytest
@@ -29,11 +30,13 @@ class Cluster:
         view: one class with 3 of 4 devices free on one node.
         health: the checks.
         unsynced: why no data can be answered; None when it can.
+        watchers: how many watches the server has.
     """
 
     view: View = field(default_factory=View)
     health: Health = field(default_factory=Health)
     unsynced: str | None = None
+    watchers: Callable[[], int] = lambda: 0
 
 
 Client = TestClient[web.Request, web.Application]
@@ -62,4 +65,6 @@ def cluster() -> Cluster:
 async def client(cluster: Cluster, aiohttp_client: AiohttpClient) -> Client:
     """A client of the server."""
     served = install(cluster.view, VersionSource(lambda: 1.8e9), lambda: cluster.unsynced)
-    return await aiohttp_client(make_app(Handlers(served, cluster.health, "0.1.0"), [only_loopback]))
+    cluster.watchers = lambda: served.resources[0].store.watchers
+    app = make_app(Handlers(served, cluster.health, "0.1.0"), [only_loopback])
+    return await aiohttp_client(app, server_kwargs={"handler_cancellation": True})

@@ -168,10 +168,10 @@ async def test_partial_metadata(client: Client) -> None:
         pytest.param("POST", f"{BASE}/gpuclasses", {}, 405, "MethodNotAllowed", id="create"),
         pytest.param("DELETE", f"{BASE}/gpuclasses/l40s", {}, 405, "MethodNotAllowed", id="delete"),
         pytest.param("POST", "/apis", {}, 405, "MethodNotAllowed", id="write to discovery"),
-        pytest.param("GET", f"{BASE}/gpuclasses?watch=1", {}, 405, "MethodNotAllowed", id="watch, which is not served"),
+        pytest.param("GET", f"{BASE}/watch/gpuclasses", {}, 404, "NotFound", id="the old form of a watch"),
         pytest.param("GET", f"{BASE}/gpuclasses?continue=x", {}, 400, "BadRequest", id="a token that is none"),
         pytest.param(
-            "GET", f"{BASE}/gpuclasses?labelSelector=a", {}, 400, "BadRequest", id="a selector is not ignored"
+            "GET", f"{BASE}/gpuclasses?labelSelector=a b", {}, 400, "BadRequest", id="a selector that is none"
         ),
         pytest.param("GET", f"{BASE}/gpuclasses", {"Accept": "text/plain"}, 406, "NotAcceptable", id="plain text"),
         pytest.param("GET", f"{BASE}/gpuclasses?includeObject=x", TABLE, 400, "BadRequest", id="includeObject"),
@@ -240,7 +240,7 @@ async def test_legacy_discovery(client: Client) -> None:
                 "singularName": "gpuclass",
                 "namespaced": False,
                 "kind": "GPUClass",
-                "verbs": ["get", "list"],
+                "verbs": ["get", "list", "watch"],
                 "shortNames": ["gpucatalog"],
                 "categories": ["gpu"],
             },

@@ -1,0 +1,181 @@
+"""Answering requests for the declared resources: one object, a list, a watch, or a subresource.
+
+Source: apiserver pkg/endpoints/handlers/get.go of Kubernetes 1.37; its order of refusals: representation (406), options
+that cannot be read (400), options that do not go together (422), selectors (400).
+"""
+
+import asyncio
+import random
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import orjson
+from aiohttp import web
+
+from apiserver.serving.negotiation import META_GROUP, PARTIAL, PARTIAL_LIST, TABLE, Representation, negotiate
+from apiserver.serving.options import read_options
+from apiserver.serving.pages import Page, read_page
+from apiserver.serving.request_info import RequestInfo
+from apiserver.serving.resources import GroupVersion, Resource, Subresource
+from apiserver.serving.responses import respond
+from apiserver.serving.selectors import METADATA_FIELDS, Selection, make_selection
+from apiserver.serving.status import BadRequest, MethodNotAllowed, NotAcceptable, NotFound
+from apiserver.serving.streams import Encoder, write_stream
+from apiserver.serving.tables import Layout, Object, make_table, partial, read_include
+from apiserver.serving.watching import Watch
+
+_MAX_PARTS: Final = 3
+_MIN_WATCH_SECONDS: Final = 1800
+
+
+class Reading:
+    """Answers for the resources of one group and version.
+
+    Args:
+        served: what is declared.
+    """
+
+    def __init__(self, served: GroupVersion) -> None:
+        self._served = served
+        self._closing = asyncio.Event()
+
+    async def answer(self, request: web.Request, info: RequestInfo) -> web.StreamResponse:
+        """Answer one authorized request.
+
+        Raises:
+            StatusError: it cannot be answered; the caller renders it.
+        """
+        resource = self._served.resource(info.resource)
+        subresource = resource.subresource(info.subresource) if resource and info.subresource else None
+        misplaced = resource is not None and not resource.namespaced and info.namespace
+        if resource is None or misplaced or len(info.parts) > _MAX_PARTS or (info.subresource and not subresource):
+            raise NotFound.resource()
+        if info.is_deprecated_watch:
+            raise NotFound.resource()
+        if request.method != "GET" or info.verb not in resource.verbs:
+            raise MethodNotAllowed
+        if subresource is not None:
+            return await self._get_subresource(request, info, resource, subresource)
+        if info.name:
+            return await self._get(request, info, resource)
+        if info.verb == "watch":
+            return await self._watch(request, info, resource)
+        return await self._list(request, info, resource)
+
+    def close(self) -> None:
+        """End all watches, cleanly and soon."""
+        self._closing.set()
+        for resource in self._served.resources:
+            resource.store.wake()
+
+    async def _get(self, request: web.Request, info: RequestInfo, resource: Resource) -> web.StreamResponse:
+        representation = negotiate(request.headers.get("Accept", ""))
+        await self._wait_for_version(request, resource)
+        found = resource.store.get((info.namespace, info.name))
+        if found is None:
+            raise NotFound.object(info.group, info.resource, info.name)
+        if representation.convert_to:
+            return self._converted(request, found.object, resource.layout, representation)
+        return respond(request, found.body, representation)
+
+    async def _get_subresource(
+        self, request: web.Request, info: RequestInfo, resource: Resource, subresource: Subresource
+    ) -> web.StreamResponse:
+        representation = negotiate(request.headers.get("Accept", ""))
+        await self._wait_for_version(request, resource)
+        found = subresource.read(info.namespace, info.name)
+        if found is None:
+            raise NotFound.object(info.group, info.resource, info.name)
+        if representation.convert_to:
+            return self._converted(request, found, subresource.layout, representation)
+        return respond(request, found, representation)
+
+    async def _wait_for_version(self, request: web.Request, resource: Resource) -> None:
+        """A version asked of one object is the oldest that will do."""
+        if "export" in request.query:
+            raise BadRequest("the export parameter, deprecated since v1.14, is no longer supported")
+        version = request.query.get("resourceVersion", "")
+        options = read_options({"resourceVersion": version}, watch=False)
+        await resource.store.wait_until_fresh(options.resource_version)
+
+    async def _list(self, request: web.Request, info: RequestInfo, resource: Resource) -> web.StreamResponse:
+        representation = negotiate(request.headers.get("Accept", ""))
+        options = read_options(request.query, watch=False)
+        selection = self._selection(request.query, resource)
+        page = await read_page(resource.store, info.namespace, selection, options)
+        if not representation.convert_to:
+            return respond(request, list_body(self._served, resource, page), representation)
+        objects = [item.object for item in page.items]
+        if representation.convert_to == TABLE:
+            return self._table(request, objects, resource.layout, page.metadata, representation)
+        if representation.convert_to == PARTIAL_LIST:
+            version = representation.convert_version
+            items = [partial(item, version) for item in objects]
+            api_version = f"{META_GROUP}/{version}"
+            body = {"kind": PARTIAL_LIST, "apiVersion": api_version, "metadata": page.metadata, "items": items}
+            return respond(request, body, representation)
+        kind = f"{self._served.api_version}, Kind={resource.kind}List"
+        raise NotAcceptable(f"you requested PartialObjectMetadata, but the requested object is a list ({kind})")
+
+    async def _watch(self, request: web.Request, info: RequestInfo, resource: Resource) -> web.StreamResponse:
+        representation = negotiate(request.headers.get("Accept", ""), stream=True)
+        options = read_options(request.query, watch=True)
+        watch = Watch(
+            store=resource.store,
+            namespace=info.namespace,
+            selection=self._selection(request.query, resource),
+            options=options,
+            # Spread, so that those who came together do not come again together.
+            lasts=options.timeout_seconds or _MIN_WATCH_SECONDS * (1 + random.random()),  # noqa: S311 # no secret
+            closing=self._closing,
+            type_meta={"kind": resource.kind, "apiVersion": self._served.api_version},
+        )
+        encoder = Encoder(representation, resource.layout, read_include(request.query))
+        return await write_stream(request, watch.batches(), encoder)
+
+    def _selection(self, query: Mapping[str, str], resource: Resource) -> Selection:
+        getters = {**METADATA_FIELDS, **resource.fields}
+        return make_selection(query.get("labelSelector", ""), query.get("fieldSelector", ""), getters)
+
+    def _converted(
+        self, request: web.Request, found: Object, layout: Layout, representation: Representation
+    ) -> web.StreamResponse:
+        if representation.convert_to == PARTIAL_LIST:
+            kind = f"{self._served.api_version}, Kind={found['kind']}"
+            raise NotAcceptable(
+                f"you requested PartialObjectMetadataList, but the requested object is not a list ({kind})"
+            )
+        if representation.convert_to == PARTIAL:
+            return respond(request, partial(found, representation.convert_version), representation)
+        metadata = {key: found["metadata"][key] for key in ("resourceVersion",) if key in found["metadata"]}
+        return self._table(request, [found], layout, metadata, representation)
+
+    def _table(
+        self,
+        request: web.Request,
+        items: list[Object],
+        layout: Layout,
+        metadata: Object,
+        representation: Representation,
+    ) -> web.StreamResponse:
+        table = make_table(
+            layout,
+            items,
+            metadata=metadata,
+            include=read_include(request.query),
+            version=representation.convert_version,
+            now=datetime.now(UTC),
+        )
+        return respond(request, table, representation)
+
+
+def list_body(served: GroupVersion, resource: Resource, page: Page) -> bytes:
+    """A list as compact JSON, joined from the bytes of its items."""
+    head: dict[str, Any] = {
+        "kind": f"{resource.kind}List",
+        "apiVersion": served.api_version,
+        "metadata": page.metadata,
+    }
+    items = b",".join(item.body for item in page.items)
+    return orjson.dumps(head)[:-1] + b',"items":[' + items + b"]}"

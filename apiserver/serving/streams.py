@@ -1,0 +1,139 @@
+"""Writing a watch to a client: chunked HTTP or WebSocket, objects, Tables or metadata alone.
+
+Source: apiserver pkg/endpoints/handlers/watch.go and response.go of Kubernetes 1.37.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import aclosing, suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import orjson
+from aiohttp import WSMsgType, web
+
+from apiserver.serving.negotiation import JSON, TABLE, Representation
+from apiserver.serving.tables import INCLUDE_METADATA, INCLUDE_NONE, Layout, make_table, partial
+from apiserver.serving.watching import BOOKMARK, ERROR, INITIAL_EVENTS_END, Event
+
+_WRITE_SECONDS: Final = 60
+"""For how long a client may take nothing before it is let go; what waits for it is bounded by the write buffer."""
+
+
+@dataclass(slots=True)
+class Encoder:
+    """Makes lines of events in the representation that was agreed on.
+
+    Attributes:
+        representation: what was negotiated.
+        layout: the Table of the resource.
+        include: how much of an object a row carries.
+    """
+
+    representation: Representation
+    layout: Layout
+    include: str
+    _declares_columns: bool = field(default=True)
+
+    def encode(self, event: Event) -> bytes:
+        """One event as one line."""
+        if event.type == ERROR or not self.representation.convert_to:
+            body = event.body if event.body is not None else orjson.dumps(event.object)
+        elif self.representation.convert_to == TABLE:
+            body = orjson.dumps(self._table(event))
+        else:
+            body = orjson.dumps(partial(event.object, self.representation.convert_version))
+        return b'{"type":"' + event.type.encode() + b'","object":' + body + b"}\n"
+
+    def _table(self, event: Event) -> dict[str, Any]:
+        """A Table of one row; only the first of a watch declares the columns."""
+        version, metadata = self.representation.convert_version, event.object["metadata"]
+        is_bookmark = event.type == BOOKMARK
+        include = self.include
+        if is_bookmark and include == INCLUDE_NONE and INITIAL_EVENTS_END in metadata.get("annotations", {}):
+            include = INCLUDE_METADATA  # without it nobody could tell the end of the initial events
+        table = make_table(
+            self.layout.of_bookmark() if is_bookmark else self.layout,
+            [event.object],
+            metadata={"resourceVersion": metadata["resourceVersion"]},
+            include=include,
+            version=version,
+            now=datetime.now(UTC),
+        )
+        if not self._declares_columns:
+            table["columnDefinitions"] = []
+        self._declares_columns = False
+        return table
+
+
+async def write_stream(
+    request: web.Request, batches: AsyncGenerator[Sequence[Event], None], encoder: Encoder
+) -> web.StreamResponse:
+    """Write the events to the client until they end or the client leaves.
+
+    Raises:
+        StatusError: the watch cannot begin; nothing was sent yet.
+    """
+    async with aclosing(batches):
+        first = await anext(batches)
+        if _is_websocket(request):
+            return await _write_websocket(request, first, batches, encoder)
+        response = web.StreamResponse(headers={"Content-Type": JSON})
+        response.enable_chunked_encoding()
+        await response.prepare(request)
+        with suppress(ConnectionError, TimeoutError):
+            await _write_lines(response, first, encoder)
+            async for batch in batches:
+                await _write_lines(response, batch, encoder)
+            await response.write_eof()
+        return response
+
+
+async def _write_lines(response: web.StreamResponse, batch: Sequence[Event], encoder: Encoder) -> None:
+    if batch:
+        async with asyncio.timeout(_WRITE_SECONDS):
+            await response.write(b"".join(map(encoder.encode, batch)))
+
+
+def _is_websocket(request: web.Request) -> bool:
+    tokens = [token.strip().lower() for token in request.headers.get("Connection", "").split(",")]
+    return "upgrade" in tokens and request.headers.get("Upgrade", "").lower() == "websocket"
+
+
+async def _write_websocket(
+    request: web.Request, first: Sequence[Event], batches: AsyncIterator[Sequence[Event]], encoder: Encoder
+) -> web.WebSocketResponse:
+    """One event to a text message. The one sub-protocol a client may ask for is agreed to, as in Go."""
+    asked = [name.strip() for name in request.headers.get("Sec-WebSocket-Protocol", "").split(",") if name.strip()]
+    socket = web.WebSocketResponse(protocols=asked[:1])
+    await socket.prepare(request)
+    left = asyncio.create_task(_until_left(socket))
+    left.add_done_callback(lambda _: writer.cancel())
+    writer = asyncio.create_task(_write_messages(socket, first, batches, encoder))
+    with suppress(asyncio.CancelledError, ConnectionError, TimeoutError):
+        await writer
+    left.cancel()
+    await socket.close()
+    return socket
+
+
+async def _write_messages(
+    socket: web.WebSocketResponse, first: Sequence[Event], batches: AsyncIterator[Sequence[Event]], encoder: Encoder
+) -> None:
+    batch = first
+    while True:
+        for event in batch:
+            async with asyncio.timeout(_WRITE_SECONDS):
+                await socket.send_str(encoder.encode(event).decode())
+        try:
+            batch = await anext(batches)
+        except StopAsyncIteration:
+            return
+
+
+async def _until_left(socket: web.WebSocketResponse) -> None:
+    """Read and drop whatever the client says, until it leaves."""
+    async for message in socket:
+        if message.type in (WSMsgType.CLOSE, WSMsgType.ERROR):
+            return
