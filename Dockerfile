@@ -9,6 +9,7 @@ COPY requirements.lock ./
 RUN python -m pip install --require-hashes -r requirements.lock
 COPY LICENSE README.md pyproject.toml ./
 COPY apiserver ./apiserver
+COPY openapi/v2.json openapi/v3.json ./openapi/
 RUN python -m pip wheel --no-deps --no-build-isolation --wheel-dir /wheel .
 
 # A virtual environment with the run-time dependencies and the wheel, and without pip.

@@ -5,7 +5,7 @@ BIN := .venv/bin
 LOCK := requirements.lock
 UV_FLAGS := --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header pyproject.toml
 
-.PHONY: help setup serve test check lint types unit cluster lock clean
+.PHONY: help setup serve test check lint types unit cluster openapi lock clean
 
 help: ## Say what can be made.
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
@@ -41,6 +41,9 @@ unit: setup ## Only the tests that need no cluster.
 
 cluster: setup ## Start etcd, kube-apiserver and kube-scheduler with the catalog installed; Ctrl-C stops all.
 	$(BIN)/python -m tests.cluster
+
+openapi: setup ## Write the OpenAPI documents anew from apiserver/catalog/schema.py.
+	$(BIN)/python -m openapi.generate
 
 lock: ## Write the lock files anew from pyproject.toml (uv must be installed).
 	uv pip compile $(UV_FLAGS) --group dev -o $(LOCK)

@@ -65,7 +65,7 @@ def install(view: View, versions: VersionSource, unsynced: Callable[[], str | No
 def read_openapi() -> OpenAPI:
     """The documents that `make openapi` wrote: in an installed package they lie in it, in a checkout beside it."""
     package = Path(__file__).parents[1]
-    places = (package / "openapi", package.parent / "openapi")
-    directory = next(place for place in places if (place / "v3.json").exists())
+    installed = package / "openapi"
+    directory = installed if installed.is_dir() else package.parent / "openapi"
     v2, v3 = ((directory / name).read_bytes() for name in ("v2.json", "v3.json"))
     return OpenAPI(gpuclasses.API_VERSION, v2=v2, v3=v3)

@@ -133,7 +133,7 @@ def _take(item: Mapping[str, Any], snapshot: Snapshot) -> None:
                 pod = to_pod(msgspec.convert(item, PodObject))
                 snapshot.pods += [pod] if pod is not None else []
             case ("cozystack.io", "GPUClass"):
-                snapshot.classes.append(parse_class(item))
+                snapshot.classes.append(_writable(parse_class(item)))
             case ("kubevirt.io", "KubeVirt"):
                 snapshot.kubevirts.append(msgspec.convert(item, KubeVirtObject))
             case ("resource.k8s.io", "DeviceClass"):
@@ -144,3 +144,13 @@ def _take(item: Mapping[str, Any], snapshot: Snapshot) -> None:
         metadata = item.get("metadata")
         name = metadata.get("name") if isinstance(metadata, Mapping) else None
         snapshot.rejected.append(f"{kind} {name}: {error}")
+
+
+def _writable(gpu_class: GPUClass) -> GPUClass:
+    """The class, known to survive the way back to JSON, which text with lone surrogates does not.
+
+    Raises:
+        ValueError: it does not.
+    """
+    msgspec.json.encode([gpu_class.metadata, gpu_class.spec, gpu_class.owned_resource_name, gpu_class.violations])
+    return gpu_class

@@ -22,6 +22,7 @@ _FEATURE_TYPES: Final = (1, 4)
 _MAX_TEXT: Final = 63
 _MAX_COUNT: Final = 2**31 - 1
 _MAX_TOLERATIONS: Final = 64
+_INT64: Final = 2**63
 _DNS_LABEL: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 _LABEL_VALUE: Final = re.compile(r"([A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?")
 _LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
@@ -265,7 +266,8 @@ class _SpecReader:
                 entry[key] = value
             elif value is not None:
                 self._wrong(f"{path}.{key}", "must be a string")
-        self._integer(raw, entry, f"{path}.tolerationSeconds", lambda _: True, "must be a whole number")
+        rule = "must be a whole number within int64"
+        self._integer(raw, entry, f"{path}.tolerationSeconds", lambda value: -_INT64 <= value < _INT64, rule)
         for key, rule in _toleration_violations(entry):
             self._wrong(f"{path}.{key}", rule)
         return entry

@@ -135,6 +135,11 @@ def test_served_metadata() -> None:
             "tolerations[0].tolerationSeconds",
             id="seconds in quotes",
         ),
+        pytest.param(
+            {"tolerations": [{"key": "a", "effect": "NoExecute", "tolerationSeconds": 1e30}]},
+            "tolerations[0].tolerationSeconds",
+            id="seconds beyond int64",
+        ),
     ],
 )
 def test_violations(spec: dict[str, Any], field: str) -> None:

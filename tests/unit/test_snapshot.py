@@ -76,6 +76,14 @@ def test_rejected() -> None:
     assert [each.partition(":")[0] for each in snapshot.rejected] == ["Node bad", "GPUClass None"]
 
 
+def test_text_that_is_none() -> None:
+    """A string that cannot be written as UTF-8 costs its object only."""
+    broken = {**CLASS, "metadata": {"name": "x", "labels": {"a": "\ud800"}}}
+    snapshot = parse_snapshot(json.dumps({**LIST, "items": [broken, CLASS]}))
+    assert [each.name for each in snapshot.classes] == ["a"]
+    assert len(snapshot.rejected) == 1
+
+
 def test_fill() -> None:
     """A view is made equal to the dump, and forgets what is not in it."""
     view = View()
