@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from apiserver.gpu.quantity import MalformedQuantityError, parse_milli
 from apiserver.gpu.resources import is_dns_subdomain, is_extended_resource_name, is_qualified_name
 from apiserver.gpu.tolerations import EQUAL, EXISTS, NO_EXECUTE, NO_SCHEDULE, PREFER_NO_SCHEDULE, Toleration
 
@@ -22,6 +21,10 @@ _FEATURE_TYPES: Final = (1, 4)
 _MAX_TEXT: Final = 63
 _MAX_COUNT: Final = 2**31 - 1
 _MAX_TOLERATIONS: Final = 64
+_MAX_MEMORY: Final = 32
+_MEMORY: Final = re.compile(r"\+?([0-9]+(?:\.[0-9]*)?|\.[0-9]+)([numkMGTPE]|[KMGTPE]i|[eE][-+]?[0-9]{1,2})?")
+"""A positive quantity as the CRD takes it. It is told, never computed with, so it need not fit into int64."""
+
 _INT64: Final = 2**63
 _DNS_LABEL: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 _LABEL_VALUE: Final = re.compile(r"([A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?")
@@ -186,14 +189,12 @@ class _SpecReader:
         if memory is None:
             self._wrong("memory", "is required")
             return
-        try:
-            positive = parse_milli(memory) > 0
-        except MalformedQuantityError as error:
-            self._wrong("memory", str(error))
-            return
-        if not positive:
-            self._wrong("memory", "must be greater than zero")
-        spec["memory"] = memory.strip() if isinstance(memory, str) else str(memory)
+        text = str(memory) if isinstance(memory, int) and not isinstance(memory, bool) else memory
+        match = _MEMORY.fullmatch(text) if isinstance(text, str) and len(text) <= _MAX_MEMORY else None
+        if match is None or not match[1].strip("0."):
+            self._wrong("memory", "must be a quantity greater than 0 such as 24Gi or 24576Mi")
+        else:
+            spec["memory"] = text
 
     def _source(self, spec: dict[str, Any]) -> None:
         source = _mapping(self._raw.get("source"))
@@ -251,7 +252,10 @@ class _SpecReader:
             self._wrong("tolerations", f"must have at most {_MAX_TOLERATIONS} items")
         normal, parsed = [], []
         for index, item in enumerate(raw):
-            entry = self._toleration(f"tolerations[{index}]", _mapping(item))
+            if not isinstance(item, Mapping):
+                self._wrong(f"tolerations[{index}]", "must be an object")
+                continue
+            entry = self._toleration(f"tolerations[{index}]", item)
             normal.append(entry)
             key, operator, value, effect = (entry.get(name, "") for name in _TOLERATION_FIELDS)
             parsed.append(Toleration(key, operator, value, effect, entry.get("tolerationSeconds")))
