@@ -70,9 +70,11 @@ class Module:
 
 ETCD = Module("etcd")
 KUBE = Module("kube-1.37")
+OLDER_KUBE = Module("kube-1.34")
+KUBE_APISERVER = "k8s.io/kubernetes/cmd/kube-apiserver"
 PACKAGES = {
     "etcd": (ETCD, "go.etcd.io/etcd/server/v3"),
-    "kube-apiserver": (KUBE, "k8s.io/kubernetes/cmd/kube-apiserver"),
+    "kube-apiserver": (KUBE, KUBE_APISERVER),
     "kube-scheduler": (KUBE, "k8s.io/kubernetes/cmd/kube-scheduler"),
     "kube-controller-manager": (KUBE, "k8s.io/kubernetes/cmd/kube-controller-manager"),
     "kubectl": (KUBE, "k8s.io/kubernetes/cmd/kubectl"),
@@ -88,9 +90,25 @@ def find_binaries(announce: Callable[[str], None]) -> Binaries:
     Raises:
         UnavailableError: one is missing and cannot be built.
     """
-    return Binaries(
-        **{binary.replace("-", "_"): _from_assets(binary) or _from_cache(binary, announce) for binary in PACKAGES}
-    )
+    paths = {
+        binary.replace("-", "_"): _from_assets(binary) or _from_cache(binary, module, package, announce)
+        for binary, (module, package) in PACKAGES.items()
+    }
+    return Binaries(**paths)
+
+
+def find_older_kube_apiserver(announce: Callable[[str], None]) -> Path:
+    """Find kube-apiserver of the oldest Kubernetes whose admission is judged, and build it if it is missing.
+
+    It is never taken from KUBEBUILDER_ASSETS, which holds one version of everything.
+
+    Args:
+        announce: as of `find_binaries`.
+
+    Raises:
+        UnavailableError: it is missing and cannot be built.
+    """
+    return _from_cache("kube-apiserver", OLDER_KUBE, KUBE_APISERVER, announce)
 
 
 def _from_assets(binary: str) -> Path | None:
@@ -102,18 +120,16 @@ def _from_assets(binary: str) -> Path | None:
     return path if _is_program(path) else None
 
 
-def _from_cache(binary: str, announce: Callable[[str], None]) -> Path:
+def _from_cache(binary: str, module: Module, package: str, announce: Callable[[str], None]) -> Path:
     """The program in the user's cache, built first if it is not there."""
-    module, package = PACKAGES[binary]
     path = module.cache / binary
     if _is_program(path):
         return path
     go = shutil.which("go")
     if go is None:
-        raise UnavailableError(
-            f"{binary} is not in {path.parent}, and there is no Go to build it: install Go, "
-            "or point KUBEBUILDER_ASSETS to a directory with etcd, kube-apiserver and kubectl"
-        )
+        assets = ", or point KUBEBUILDER_ASSETS to a directory with etcd, kube-apiserver and kubectl"
+        remedy = "install Go" if module is OLDER_KUBE else f"install Go{assets}"
+        raise UnavailableError(f"{binary} is not in {path.parent}, and there is no Go to build it: {remedy}")
     path.parent.mkdir(parents=True, exist_ok=True)
     with _locked(path.parent / ".lock"):
         if not _is_program(path):

@@ -6,6 +6,7 @@ kubectl takes a tenth of a second per call; this takes a millisecond, and a test
 import http.client
 import json
 import ssl
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -16,6 +17,8 @@ from tests.cluster.pki import KeyPair
 
 Json = dict[str, Any]
 MERGE_PATCH = "application/merge-patch+json"
+BUSY_ATTEMPTS = 20
+BUSY_SECONDS = 0.25
 TIMEOUT_SECONDS = 30
 
 
@@ -124,6 +127,11 @@ class Client:
 
     def _ask(self, method: str, path: str, body: Json | None = None, headers: Mapping[str, str] | None = None) -> Json:
         answer = self.request(method, path, body, headers)
+        for _ in range(BUSY_ATTEMPTS):
+            if answer.code != HTTPStatus.TOO_MANY_REQUESTS:
+                break
+            time.sleep(BUSY_SECONDS)  # a kind whose CRD has just come or changed is not served for a moment
+            answer = self.request(method, path, body, headers)
         answer.raise_for_status()
         return answer.json()
 

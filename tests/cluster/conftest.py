@@ -1,20 +1,26 @@
 """Fixtures of the tests that need a real control plane: it is started once, and each test leaves it as it found it."""
 
+import dataclasses
 import logging
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
-from tests.cluster.binaries import Binaries, UnavailableError, find_binaries
+from tests.cluster.binaries import Binaries, UnavailableError, find_binaries, find_older_kube_apiserver
 from tests.cluster.catalog import CatalogServer
 from tests.cluster.cleaning import left_as_found
 from tests.cluster.client import Client
 from tests.cluster.control_plane import ControlPlane
 
+T = TypeVar("T")
+
 HERE = Path(__file__).parent
 FOUND = pytest.StashKey[Binaries | UnavailableError]()
+OLDER_FOUND = pytest.StashKey[Path | UnavailableError]()
+NEWEST, OLDEST = "1.37", "1.34"
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -29,22 +35,22 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     """Find or build the programs before the first test: a build takes longer than a test may."""
     if session.config.option.collectonly or not any(item.get_closest_marker("cluster") for item in session.items):
         return
+    stash, announce = session.config.stash, _announcer(session.config)
     try:
-        session.config.stash[FOUND] = find_binaries(_announcer(session.config))
+        stash[FOUND] = find_binaries(announce)
     except UnavailableError as error:
-        session.config.stash[FOUND] = error
+        stash[FOUND] = error
+    if any(_is_for_oldest(item) for item in session.items):
+        try:
+            stash[OLDER_FOUND] = find_older_kube_apiserver(announce)
+        except UnavailableError as error:
+            stash[OLDER_FOUND] = error
 
 
 @pytest.fixture(scope="session")
 def binaries(pytestconfig: pytest.Config) -> Binaries:
     """The programs of the control plane; without them the test is skipped, and in CI it fails."""
-    found = pytestconfig.stash[FOUND]
-    if isinstance(found, Binaries):
-        return found
-    message = f"not run for want of a real control plane: {found}"
-    if os.environ.get("CI") == "true":
-        pytest.fail(message, pytrace=False)
-    pytest.skip(message)
+    return _required(pytestconfig.stash[FOUND])
 
 
 @pytest.fixture(scope="session")
@@ -52,6 +58,24 @@ def control_plane(binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) 
     """A control plane with the real scheduler, shared by all tests."""
     with ControlPlane(binaries, tmp_path_factory.mktemp("control-plane")) as running:
         yield running
+
+
+@pytest.fixture(scope="session")
+def older_control_plane(
+    pytestconfig: pytest.Config, binaries: Binaries, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ControlPlane]:
+    """A control plane with the oldest kube-apiserver that we promise to work with, and without a scheduler."""
+    older = dataclasses.replace(binaries, kube_apiserver=_required(pytestconfig.stash[OLDER_FOUND]))
+    with ControlPlane(older, tmp_path_factory.mktemp("older-control-plane"), scheduler=False) as running:
+        yield running
+
+
+@pytest.fixture(scope="module", params=[NEWEST, OLDEST])
+def either_control_plane(request: pytest.FixtureRequest) -> ControlPlane:
+    """A control plane of each Kubernetes version in turn; each is started once."""
+    name = "older_control_plane" if request.param == OLDEST else "control_plane"
+    running: ControlPlane = request.getfixturevalue(name)
+    return running
 
 
 @pytest.fixture(scope="session")
@@ -69,6 +93,22 @@ def api(control_plane: ControlPlane) -> Iterator[Client]:
     """
     with left_as_found(control_plane.client):
         yield control_plane.client
+
+
+def _required(found: T | UnavailableError) -> T:
+    """What was found; without it the test is skipped, and in CI it fails."""
+    if not isinstance(found, UnavailableError):
+        return found
+    message = f"not run for want of a real control plane: {found}"
+    if os.environ.get("CI") == "true":
+        pytest.fail(message, pytrace=False)
+    pytest.skip(message)
+
+
+def _is_for_oldest(item: pytest.Item) -> bool:
+    """Whether a test is the one of its versions that needs the older kube-apiserver, which takes minutes to build."""
+    callspec = getattr(item, "callspec", None)
+    return callspec is not None and callspec.params.get("either_control_plane") == OLDEST
 
 
 def _announcer(config: pytest.Config) -> Callable[[str], None]:

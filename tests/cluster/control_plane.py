@@ -19,9 +19,13 @@ FRONT_PROXY = "front-proxy-client"
 KUBECTL_TIMEOUT_SECONDS = 90
 NAMESPACES_AT_START = ("default", "kube-system")
 
-# ServiceAccount would want a controller to make the accounts. The other two put tolerations on every Pod and a taint
-# on every Node, and so would have the scheduler judge other objects than the test made.
-ADMISSION_OFF = ("ServiceAccount", "DefaultTolerationSeconds", "TaintNodesByCondition")
+# ServiceAccount would want a controller to make the accounts. The next two put tolerations on every Pod and a taint on
+# every Node, and so would have the scheduler judge other objects than the test made. RuntimeClass takes away from a Pod
+# the overhead that no RuntimeClass gave it.
+ADMISSION_OFF = ("ServiceAccount", "DefaultTolerationSeconds", "TaintNodesByCondition", "RuntimeClass")
+
+# The oracle has it place tens of thousands of Pods; 50 requests a second would be all that it measures.
+UNHURRIED = ("--kube-api-qps=2000", "--kube-api-burst=4000")
 
 # No kubelet renews a Node's heartbeat here; the node lifecycle controller must not call the Nodes dead for it.
 NODES_NEVER_DIE = ("--node-monitor-grace-period=24h", "--node-startup-grace-period=24h")
@@ -39,18 +43,22 @@ class ControlPlane:
         client: the cluster administrator's connection.
     """
 
-    def __init__(self, binaries: Binaries, directory: Path, *, controllers: Iterable[str] = ()) -> None:
+    def __init__(
+        self, binaries: Binaries, directory: Path, *, controllers: Iterable[str] = (), scheduler: bool = True
+    ) -> None:
         """Prepare the certificates; entering the block starts the processes.
 
         Args:
             binaries: what to run.
             directory: empty or new.
             controllers: names for kube-controller-manager's --controllers; without any it is not started.
+            scheduler: whether kube-scheduler is started; without it no Pod is bound but by hand.
         """
         directory.mkdir(parents=True, exist_ok=True)
         self.directory = directory
         self.binaries = binaries
         self._controllers = tuple(controllers)
+        self._has_scheduler = scheduler
         self._etcd_port, self._etcd_peer_port, self.port, self._scheduler_port, self._controllers_port = free_ports(5)
         self._stack = contextlib.ExitStack()
         self._processes: list[Process] = []
@@ -68,7 +76,8 @@ class ControlPlane:
             stack.callback(self.client.close)
             self._start_etcd()
             self._start_kube_apiserver()
-            self._start_kube_scheduler()
+            if self._has_scheduler:
+                self._start_kube_scheduler()
             if self._controllers:
                 self._start_kube_controller_manager()
             self._stack = stack.pop_all()
@@ -195,7 +204,7 @@ class ControlPlane:
         process = self._start(
             "kube-scheduler",
             self.binaries.kube_scheduler,
-            self._component_flags(self.user_kubeconfig("system:kube-scheduler"), self._scheduler_port),
+            (*self._component_flags(self.user_kubeconfig("system:kube-scheduler"), self._scheduler_port), *UNHURRIED),
         )
         self._wait_for_component(process, self._scheduler_port)
 
