@@ -121,9 +121,9 @@ def _stamp(file: Path) -> tuple[int, int, int] | None:
 
 async def _serve_local(settings: Settings) -> None:
     clock = ServerClock()
-    live = Live(view := make_view(settings), kubevirt=settings.kubevirt)
-    health = Health(ready={"informer-sync": live.unsynced, "kubevirt": live.kubevirt_problem})
-    handlers = Handlers(install(view, VersionSource(clock), live.unsynced), health, __version__)
+    live = _make_live(view := make_view(settings), settings)
+    health = Health(ready=_live_checks(live))
+    handlers = Handlers(install(view, VersionSource(clock), live.untold), health, __version__)
     app = make_app(handlers, [only_loopback])
     async with listening(app, address=settings.bind_address, port=settings.insecure_port) as url:
         _announce(url)
@@ -133,21 +133,17 @@ async def _serve_local(settings: Settings) -> None:
 
 async def _serve_cluster(settings: Settings) -> None:
     clock = ServerClock()
-    live = Live(view := make_view(settings), kubevirt=settings.kubevirt)
+    live = _make_live(view := make_view(settings), settings)
     context = _serving_context(settings)
     reviews = Reviews()
     authenticator = Authenticator(token_reviewer=reviews.token)
     authorizer = Authorizer(reviews.access, always_allow_paths=settings.always_allow_paths)
     trust = Trust(authenticator, context)
     health = Health(
-        ready={
-            "authentication-config": trust.problem,
-            "informer-sync": live.unsynced,
-            "kubevirt": live.kubevirt_problem,
-        },
+        ready={"authentication-config": trust.problem, **_live_checks(live)},
         hidden={"serving": _may_serve(trust, live)},
     )
-    handlers = Handlers(install(view, VersionSource(clock), live.unsynced), health, __version__)
+    handlers = Handlers(install(view, VersionSource(clock), live.untold), health, __version__)
     app = make_app(handlers, [authenticating(authenticator, settings.always_allow_paths), authorizing(authorizer)])
     address, port = settings.bind_address, settings.secure_port
     async with listening(app, address=address, port=port, tls=context.ssl_context) as url:
@@ -157,6 +153,15 @@ async def _serve_cluster(settings: Settings) -> None:
             group.create_task(trust.follow(client), name="reflector authentication")
             group.create_task(_reload_certificate(context), name="certificate reload")
             group.create_task(live.run(client), name="live")
+
+
+def _make_live(view: View, settings: Settings) -> Live:
+    return Live(view, kubevirt=settings.kubevirt, max_staleness=settings.max_staleness)
+
+
+def _live_checks(live: Live) -> dict[str, Check]:
+    """What people and alerts should know of the input; none of it takes the pod out of service."""
+    return {"informer-sync": live.unsynced, "staleness": live.stale, "kubevirt": live.kubevirt_problem}
 
 
 def _may_serve(trust: Trust, live: Live) -> Check:

@@ -2,6 +2,7 @@
 
 import argparse
 import ipaddress
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -12,6 +13,7 @@ from apiserver.gpu.ownership import ResourceNames
 from apiserver.gpu.resources import is_qualified_name
 
 _MAX_PORT: Final = 65535
+_MIN_STALENESS: Final = 120.0
 _T = TypeVar("_T")
 
 
@@ -57,6 +59,7 @@ class Settings:
         always_allow_paths: paths answered without asking who may read them.
         node_selector: labels a node must carry to be counted.
         resource_names: how many classes may sell one resource name.
+        max_staleness: age in seconds beyond which what is known of the cluster is not told any more.
         kubevirt: VMs are what is sold: KubeVirt's table of permitted devices is checked, and only nodes that take VMs
             are counted.
         verbosity: 0 quiet, 1 notable events, 2 everything.
@@ -75,6 +78,7 @@ class Settings:
     always_allow_paths: tuple[str, ...] = ("/healthz", "/readyz", "/livez")
     node_selector: Mapping[str, str] = field(default_factory=dict)
     resource_names: ResourceNames = ResourceNames.EXCLUSIVE
+    max_staleness: float = 180
     kubevirt: bool = False
     verbosity: int = 1
     name: str = ""
@@ -100,6 +104,7 @@ def make_parser() -> argparse.ArgumentParser:
     serve.add_argument("--bind-address", metavar="IP", help="address to listen on (0.0.0.0; without TLS 127.0.0.1)")
     serve.add_argument("--secure-port", metavar="PORT", help="TLS port on a cluster (6443)")
     serve.add_argument("--insecure-port", metavar="PORT", help="plain HTTP port with --snapshot or --local (8080)")
+    serve.add_argument("--max-staleness", metavar="DURATION", help="answer 503 rather than older figures (3m)")
     serve.add_argument("--tls-cert-file", metavar="FILE", help="serving certificate (a self-signed one is made)")
     serve.add_argument("--tls-private-key-file", metavar="FILE", help="key of --tls-cert-file")
     serve.add_argument(
@@ -159,6 +164,7 @@ class _Reader:
             always_allow_paths=self._value("authorization_always_allow_paths", _paths, defaults.always_allow_paths),
             node_selector=self._value("node_selector", _selector, defaults.node_selector),
             resource_names=self._value("resource_names", ResourceNames, defaults.resource_names, "exclusive or shared"),
+            max_staleness=self._value("max_staleness", _duration, defaults.max_staleness),
             kubevirt=bool(self._texts.get("kubevirt")),
             verbosity=self._value("verbosity", _verbosity, 0 if get else defaults.verbosity),
             name=self._text("name"),
@@ -180,6 +186,8 @@ class _Reader:
         return Settings().bind_address if input_ is Input.CLUSTER else "127.0.0.1"
 
     def _check_together(self, settings: Settings) -> None:
+        if settings.input is Input.SNAPSHOT:
+            self._refuse("leave it out with --snapshot: a file is as old as it is", "max_staleness")
         if settings.input is Input.CLUSTER:
             if (settings.tls_cert_file is None) != (settings.tls_private_key_file is None):
                 self.problems.append("--tls-cert-file, --tls-private-key-file: give both, or neither")
@@ -250,6 +258,17 @@ def _selector(text: str) -> dict[str, str]:
             raise ValueError("comma-separated labels as key=value")
         pairs[key] = value
     return pairs
+
+
+def _duration(text: str) -> float:
+    """Seconds of a duration as Go writes it."""
+    if not re.fullmatch(r"(\d+(\.\d+)?(h|ms|m|s))+", text, re.ASCII):
+        raise ValueError("a duration such as 90s, 3m or 1h30m")
+    units = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
+    seconds = sum(float(number) * units[unit] for number, unit in re.findall(r"([\d.]+)(h|ms|m|s)", text))
+    if seconds < _MIN_STALENESS:
+        raise ValueError(f"at least {_MIN_STALENESS:g} s, for a quiet cluster says only once a minute how new it is")
+    return seconds
 
 
 def _verbosity(text: str) -> int:

@@ -2,13 +2,14 @@
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Final
 
 from apiserver.cluster.dra import DEVICE_CLASSES, DeviceClassObject, mapped_names
 from apiserver.cluster.kubevirt import KUBEVIRTS, KubeVirtObject, permitted_names
 from apiserver.cluster.objects import NodeObject, PodObject, to_node, to_pod
 from apiserver.cluster.optional import Known, OptionalKind
-from apiserver.cluster.reflector import Collection, Reflector, Transport
+from apiserver.cluster.reflector import DEFAULT_PACE, Collection, Reflector, Transport
 from apiserver.cluster.view import View
 from apiserver.gpu.classes import parse_class
 from apiserver.gpu.offers import Permits
@@ -93,19 +94,21 @@ class Live:
     Args:
         view: what is told.
         kubevirt: whether KubeVirt's table decides what is permitted.
+        max_staleness: age in seconds beyond which what is known is not told any more.
     """
 
-    def __init__(self, view: View, *, kubevirt: bool = False) -> None:
+    def __init__(self, view: View, *, kubevirt: bool = False, max_staleness: float = DEFAULT_PACE.stale) -> None:
         self._view = view
+        self._pace = replace(DEFAULT_PACE, stale=max_staleness)
         self._reflectors: tuple[Reflector[Any], ...] = ()
         self._kubevirts = OptionalKind(KUBEVIRTS, self._tell_permits) if kubevirt else None
         self._device_classes = OptionalKind(DEVICE_CLASSES, self._tell_mapped)
 
     async def run(self, transport: Transport) -> None:
         """Follow the cluster until cancelled."""
-        classes = Reflector(transport, CLASSES, _Classes(self._view))
-        nodes = Reflector(transport, NODES, _Nodes(self._view))
-        pods = Reflector(transport, PODS, _Pods(self._view))
+        classes = Reflector(transport, CLASSES, _Classes(self._view), pace=self._pace)
+        nodes = Reflector(transport, NODES, _Nodes(self._view), pace=self._pace)
+        pods = Reflector(transport, PODS, _Pods(self._view), pace=self._pace)
         self._reflectors = (classes, nodes, pods)
         async with asyncio.TaskGroup() as group:
             group.create_task(classes.run(), name="reflector gpuclasses")
@@ -125,6 +128,19 @@ class Live:
         if self._kubevirts is not None and not self._kubevirts.settled():
             waiting.append(KUBEVIRTS.name)
         return f"not listed yet: {'; '.join(waiting)}" if waiting else None
+
+    def stale(self) -> str | None:
+        """What may be older than it may be told, or None."""
+        old = [
+            f"{each.collection.name} ({each.age:.0f} s old{f': {each.last_error}' if each.last_error else ''})"
+            for each in self._reflectors
+            if each.age is not None and each.age > self._pace.stale
+        ]
+        return f"out of date: {'; '.join(old)}" if old else None
+
+    def untold(self) -> str | None:
+        """Why no true answer can be given now, or None when one can."""
+        return self.unsynced() or self.stale()
 
     def kubevirt_problem(self) -> str | None:
         """Why KubeVirt's table may be out of date, or None."""

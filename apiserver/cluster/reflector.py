@@ -1,8 +1,8 @@
 """The reflector: keeps a handler told of every object of one collection, by a list and then a watch, for ever.
 
-Each function adds one policy: `run` never gives up, `_list` tells a complete state, `_list_pages` survives a list that
-expires while it is read, `_watch` follows one stream to its end. `must_list_after` and `Backoff` decide what follows a
-failure.
+Each function adds one policy: `_follow` never gives up, `_list` tells a complete state, `_list_pages` survives a list
+that expires while it is read, `_watch` follows one stream to its end; `_probe` asks how new it all is. `must_list_after`
+and `Backoff` decide what follows a failure.
 
 Source: client-go tools/cache/reflector.go (1.37), without its WatchList mode.
 """
@@ -20,6 +20,7 @@ from typing import Generic, NoReturn, Protocol, TypeVar
 import msgspec
 
 from apiserver.cluster.client import ClusterError, ClusterUnreachableError, Response, SilenceError, Status
+from apiserver.cluster.freshness import PROBE_SECONDS, Freshness
 
 logger = logging.getLogger(__name__)
 
@@ -93,6 +94,8 @@ class Pace:
         first_pause: after the first failure; doubled with each further one.
         longest_pause: what doubling ends at.
         healthy: without a failure before the pauses start anew.
+        probe: between two questions how new the cluster is.
+        stale: age at which a stream is opened anew.
     """
 
     silence: float = 90
@@ -101,6 +104,8 @@ class Pace:
     first_pause: float = 0.8
     longest_pause: float = 30
     healthy: float = 120
+    probe: float = PROBE_SECONDS
+    stale: float = 180
 
 
 DEFAULT_PACE = Pace()
@@ -134,6 +139,10 @@ class Backoff:
 
 class WatchEndedAtOnceError(ClusterUnreachableError):
     """A stream ended at once and brought nothing; opening it again without a pause would be a hot loop."""
+
+
+class StaleError(ClusterUnreachableError):
+    """A stream goes on but stays behind."""
 
 
 class UnreadableError(ClusterError):
@@ -237,6 +246,13 @@ class Decoder(Generic[T]):
         listing.objects += page.items or ()
         return page.metadata.token
 
+    def version(self, body: bytes) -> str:
+        """The version of a list."""
+        try:
+            return self._raw_page.decode(body).metadata.version
+        except MALFORMED as error:
+            raise UnreadableError(f"a list: {error}") from error
+
     def head(self, line: bytes) -> Event[Stub]:
         """The type of an event and which object it is about."""
         try:
@@ -322,6 +338,8 @@ class Reflector(Generic[T]):
         self._resumed = 0.0
         self._failures_in_a_row = 0
         self._known_bad: set[str] = set()
+        self._freshness = Freshness()
+        self._stream_limit: asyncio.Timeout | None = None
 
     @property
     def synced(self) -> bool:
@@ -333,18 +351,46 @@ class Reflector(Generic[T]):
         """Seconds since `run` began; 0 before."""
         return 0.0 if self._started is None else _now() - self._started
 
+    @property
+    def age(self) -> float | None:
+        """Seconds since the latest time up to which the handler is known to have been told everything."""
+        return self._freshness.age(_now())
+
     async def wait_synced(self) -> None:
         """Wait for the first complete list."""
         await self._synced.wait()
 
     async def run(self) -> NoReturn:
-        """List, watch, and after whatever failure go on; ends only when cancelled, or by a fault of the handler."""
+        """Follow the collection for ever; ends only when cancelled, or by a fault of the handler."""
+        probing = asyncio.create_task(self._probe(), name=f"probe {self.collection.name}")
+        try:
+            await self._follow()
+        finally:
+            probing.cancel()
+            await asyncio.gather(probing, return_exceptions=True)
+
+    async def _probe(self) -> NoReturn:
+        """Ask now and then which version the cluster has, and open a stream anew that stays too far behind."""
+        while True:
+            await asyncio.sleep(self._pace.probe)
+            began = _now()
+            try:
+                response = await self._transport.get(self.collection.path, self._selection() | {"limit": "1"})
+                self._freshness.probed(began, self._decoder.version(response.body))
+            except ClusterError as error:
+                logger.debug("%s: how new it is could not be asked: %s", self.collection.name, error)
+            age = self.age
+            if age is not None and age > self._pace.stale and self._stream_limit is not None:
+                self._stream_limit.reschedule(_now())
+
+    async def _follow(self) -> NoReturn:
+        """List, watch, and after whatever failure go on."""
         self._started = self._resumed = _now()
         while True:
             try:
                 if self._must_list:
                     await self._list()
-                await self._watch()
+                await self._watch_while_fresh()
             except SilenceError:
                 # No failure: a server that has had no events at all since it started sends no bookmarks either.
                 self.counters.silences += 1
@@ -357,6 +403,7 @@ class Reflector(Generic[T]):
 
     async def _list(self) -> None:
         """Tell the handler the complete state."""
+        began = _now()
         self.counters.lists += 1
         self.counters.relists += self.synced
         listing = await self._list_pages()
@@ -367,6 +414,7 @@ class Reflector(Generic[T]):
         for name, reason in listing.rejected:
             self._reject(name, reason)
         self._must_list = False
+        self._freshness.listed(began, listing.version)
         self._note_news(listing.version)
         self._synced.set()
 
@@ -390,6 +438,16 @@ class Reflector(Generic[T]):
             if not token:
                 return listing
             params["continue"] = token
+
+    async def _watch_while_fresh(self) -> None:
+        """Follow one stream, unless it is found to be too far behind."""
+        try:
+            async with asyncio.timeout(None) as self._stream_limit:
+                await self._watch()
+        except TimeoutError as error:
+            raise StaleError(f"told of nothing newer for {self.age or 0:.0f} s, though it goes on") from error
+        finally:
+            self._stream_limit = None
 
     async def _watch(self) -> None:
         """Follow one stream to its end."""
@@ -451,6 +509,7 @@ class Reflector(Generic[T]):
 
     def _note_news(self, version: str) -> None:
         """The handler is as new as this version."""
+        self._freshness.reached(version)
         self.last_resource_version = version or self.last_resource_version
         self.last_activity = _now()
         self._note_well()
@@ -465,7 +524,9 @@ class Reflector(Generic[T]):
     def _note_failure(self, error: ClusterError) -> None:
         self.counters.failures += 1
         self._failures_in_a_row += 1
-        self._must_list = self._must_list or must_list_after(error, self._failures_in_a_row)
+        # What is old already is made new by a list at once, by a watch only with its next bookmark.
+        is_old = (self.age or 0) > self._pace.stale / 2
+        self._must_list = self._must_list or is_old or must_list_after(error, self._failures_in_a_row)
         message = str(error)
         level = logging.DEBUG if message == self.last_error else logging.WARNING
         logger.log(level, "%s: %s", self.collection.name, message)

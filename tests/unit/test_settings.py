@@ -22,6 +22,7 @@ def test_every_flag(tmp_path: Path) -> None:
     arguments = ["serve", "--kubeconfig", str(file), "--bind-address", "::1", "--secure-port", "0", "-v", "2"]
     arguments += ["--tls-cert-file", str(file), "--tls-private-key-file", str(file), "--resource-names", "shared"]
     arguments += ["--authorization-always-allow-paths", "/livez,/x", "--node-selector", "a.b/c=d,e==", "--kubevirt"]
+    arguments += ["--max-staleness", "2m1.5s"]
     _, settings = read_settings(arguments)
     assert settings == Settings(
         kubeconfig=file,
@@ -33,6 +34,7 @@ def test_every_flag(tmp_path: Path) -> None:
         node_selector={"a.b/c": "d", "e": ""},
         resource_names=ResourceNames.SHARED,
         kubevirt=True,
+        max_staleness=121.5,
         verbosity=2,
     )
 
@@ -68,6 +70,9 @@ def test_get() -> None:
         pytest.param(["--insecure-port", "1"], ["--insecure-port"], id="plain HTTP on a cluster"),
         pytest.param(["--local", "--secure-port", "1"], ["--secure-port"], id="TLS on loopback"),
         pytest.param(["--snapshot", "x", "--local", "--kubeconfig", __file__], ["--local", "--kubeconfig"], id="both"),
+        pytest.param(["--max-staleness", "3"], ["--max-staleness"], id="a duration without a unit"),
+        pytest.param(["--max-staleness", "10s"], ["--max-staleness"], id="too short for a quiet cluster"),
+        pytest.param(["--snapshot", "-", "--max-staleness", "3m"], ["--max-staleness"], id="the age of a file"),
         pytest.param(["--colour", "x"], ["--colour", "x"], id="no such flag"),
         pytest.param(["--secure", "1"], ["--secure", "1"], id="flags are not abbreviated"),
         pytest.param(
