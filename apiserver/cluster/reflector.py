@@ -1,8 +1,8 @@
 """The reflector: keeps a handler told of every object of one collection, by a list and then a watch, for ever.
 
 Each function adds one policy: `_follow` never gives up, `_list` tells a complete state, `_list_pages` survives a list
-that expires while it is read, `_watch` follows one stream to its end; `_probe` asks how new it all is. `must_list_after`
-and `Backoff` decide what follows a failure.
+that expires while it is read, `_watch` follows one stream to its end; `_probe` asks how new it all is. What follows a
+failure is decided by `must_list_after` and `Backoff`.
 
 Source: client-go tools/cache/reflector.go (1.37), without its WatchList mode.
 """
