@@ -1,11 +1,13 @@
 # The front door. `make serve` and `make test` are all a newcomer needs.
 PYTHON ?= python3
 PORT ?= 8080
+N ?= 1000
+SEED ?= 1
 BIN := .venv/bin
 LOCK := requirements.lock
 UV_FLAGS := --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header pyproject.toml
 
-.PHONY: help setup serve test check lint types unit cluster openapi lock clean
+.PHONY: help setup serve test check lint types unit cluster oracle openapi lock clean
 
 help: ## Say what can be made.
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
@@ -41,6 +43,9 @@ unit: setup ## Only the tests that need no cluster.
 
 cluster: setup ## Start etcd, kube-apiserver and kube-scheduler with the catalog installed; Ctrl-C stops all.
 	$(BIN)/python -m tests.cluster
+
+oracle: setup ## Let the real kube-scheduler judge N random clusters (N=1000, SEED=1).
+	$(BIN)/python -m tests.cluster.oracle --clusters $(N) --seed $(SEED)
 
 openapi: setup ## Write the OpenAPI documents anew from apiserver/catalog/schema.py.
 	$(BIN)/python -m openapi.generate
