@@ -1,6 +1,7 @@
 """The objects of one resource as they are served, each with the version of its last visible change."""
 
 import asyncio
+import math
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -54,10 +55,10 @@ class ResourceStore:
         self._refresh = refresh
         self._clock = clock
         self._objects: dict[Key, tuple[Mapping[str, Any], Stored]] = {}
-        self._listing: Listing | None = None
+        self._items: Sequence[Stored] | None = None
         self._history: History | None = None
         self._version = 0
-        self._marked = 0.0
+        self._advanced = -math.inf
         self.watchers = 0
         self._flush: asyncio.TimerHandle | None = None
         self._news = asyncio.Event()
@@ -77,6 +78,7 @@ class ResourceStore:
             old = None
         stored = _at_version(content, self._advance())
         self._objects[key] = content, stored
+        self._items = None
         before = None if old is None else old[1]
         self._record(Change(self._version, ADDED if old is None else MODIFIED, key, stored, before))
 
@@ -84,6 +86,7 @@ class ResourceStore:
         """Forget an object."""
         old = self._objects.pop(key, None)
         if old is not None:
+            self._items = None
             last = _at_version(old[0], self._advance())
             self._record(Change(self._version, DELETED, key, last, old[1]))
 
@@ -101,12 +104,15 @@ class ResourceStore:
         return None if found is None else found[1]
 
     def list(self) -> Listing:
-        """All objects now."""
-        self._update()
-        if self._listing is None:
-            items = [self._objects[key][1] for key in sorted(self._objects)]
-            self._listing = Listing(str(self._version), items)
-        return self._listing
+        """All objects now, at a version of now.
+
+        Were it the version of the last change, a quiet replica would hand out one that a younger replica cannot take
+        up, again and again.
+        """
+        self.mark()
+        if self._items is None:
+            self._items = [self._objects[key][1] for key in sorted(self._objects)]
+        return Listing(str(self._version), self._items)
 
     def list_at(self, version: int) -> Listing:
         """All objects as they were at a version of this store's own.
@@ -150,10 +156,9 @@ class ResourceStore:
         return self._update()
 
     def mark(self) -> int:
-        """A version for a bookmark, now: everything up to it is in the history."""
+        """A version of now, or of a moment ago: everything up to it is in the history."""
         self._update()
-        if self._clock() - self._marked > _MARK_SECONDS:
-            self._marked = self._clock()
+        if self._clock() - self._advanced > _MARK_SECONDS:
             self._record(Change(self._advance()))
         return self._version
 
@@ -192,13 +197,14 @@ class ResourceStore:
 
     def _advance(self) -> int:
         self._version = self._versions.next()
-        self._listing = None
+        self._advanced = self._clock()
         return self._version
 
     def _record(self, change: Change) -> None:
         if self._history is not None:
             self._history.record(change)
-            self.wake()
+            if change.now is not None:
+                self.wake()
 
 
 def _at_version(content: Mapping[str, Any], version: int) -> Stored:

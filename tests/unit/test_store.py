@@ -22,7 +22,7 @@ def test_versions_follow_visible_changes() -> None:
     store.put(("", "a"), named("a", free=1))
     first = store.list()
     store.put(("", "a"), named("a", free=1))
-    assert store.list() is first
+    assert store.list() == first
     store.put(("", "a"), named("a", free=2))
     second = store.list()
     assert int(second.version) > int(first.version)

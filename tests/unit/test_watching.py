@@ -125,6 +125,25 @@ async def test_from_another_replica(things: ResourceStore, time: Time) -> None:
         assert told(await following(batches)) == [("ADDED", "a"), ("ADDED", "b")]
 
 
+async def test_from_a_quiet_replica(time: Time) -> None:
+    """A replica in which nothing happens lists at a version that a younger one can take up."""
+    clock = 0.0
+    old = ResourceStore(VersionSource(time, tag=1), lambda _: None, lambda: clock)
+    old.put(("", "a"), thing("a"))
+    first = old.list().version
+    time.now += 60
+    clock += 60
+    young = ResourceStore(VersionSource(time, tag=2), lambda _: None)
+    young.put(("", "a"), thing("a"))
+    young.list()
+    time.now += 1
+    clock += 1
+    assert int(old.list().version) > int(first)
+    assert [item.object for item in old.list().items] == [item.object for item in old.list_at(int(first)).items]
+    async with aclosing(watch(young, resourceVersion=old.list().version).batches()) as batches:
+        assert told(await following(batches)) == [("ADDED", "a")]
+
+
 async def test_too_old(things: ResourceStore, time: Time) -> None:
     """A version from before our first complete state is one ERROR event 410, and the end."""
     time.now -= 60
