@@ -119,6 +119,8 @@ class Live:
             # Nodes first: a pod that is known before its node would show devices as free that are not.
             await nodes.wait_synced()
             group.create_task(pods.run(), name="reflector pods")
+            await pods.wait_synced()
+            self._view.announce()
 
     def unsynced(self) -> str | None:
         """Why no true answer can be given yet, or None when every list was complete once."""

@@ -234,14 +234,19 @@ class View:
         """Take the DeviceClasses that map each extended resource name; only the page of a class tells of them."""
         self._mapped = dict(mapped)
 
+    def announce(self) -> None:
+        """Say that there is something to be read, even if that is nothing."""
+        if self.on_change is not None:
+            self.on_change()
+
     # How it follows.
 
     def _mark(self, *names: str) -> None:
         """Remember what changed, and say so once until it is taken."""
         is_first = not self._changed
         self._changed.update(names)
-        if is_first and self._changed and self.on_change is not None:
-            self.on_change()
+        if is_first and self._changed:
+            self.announce()
 
     def _node_changed(self, name: str, old: Node | None, new: Node | None) -> None:
         before = old.resource_names() if old else set()

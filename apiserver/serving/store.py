@@ -4,7 +4,7 @@ import asyncio
 import math
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -22,6 +22,8 @@ FRESH_SECONDS: Final = 3
 
 _FRESH_POLL_SECONDS: Final = 0.05
 _MARK_SECONDS: Final = 1
+_BEGIN_SECONDS: Final = 0.1
+"""Between two looks whether the first complete state is there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +93,11 @@ class ResourceStore:
             self._record(Change(self._version, DELETED, key, last, old[1]))
 
     def touch(self) -> None:
-        """Something may have changed: bring those who watch up to date soon. Without watchers this costs nothing."""
-        if self.watchers and self._flush is None:
+        """Something may have changed: bring those who watch up to date soon. Without watchers this costs nothing.
+
+        The first complete state is taken at once, watched or not: watches from other replicas are taken up from there.
+        """
+        if (self.watchers or self._history is None) and self._flush is None:
             self._flush = asyncio.get_running_loop().call_later(COALESCE_SECONDS, self._flush_now)
 
     # What it answers.
@@ -192,8 +197,11 @@ class ResourceStore:
 
     def _flush_now(self) -> None:
         self._flush = None
-        with suppress(StatusError):  # no true answer at present: nothing is told
+        try:
             self._update()
+        except StatusError:  # no true answer at present: nothing is told
+            if self._history is None:
+                self._flush = asyncio.get_running_loop().call_later(_BEGIN_SECONDS, self._flush_now)
 
     def _advance(self) -> int:
         self._version = self._versions.next()

@@ -14,7 +14,7 @@ from apiserver.serving.history import KEEP_CHANGES, KEEP_SECONDS, Change, Forgot
 from apiserver.serving.options import ListOptions, read_options
 from apiserver.serving.pages import read_page
 from apiserver.serving.selectors import METADATA_FIELDS, Selection, make_selection
-from apiserver.serving.status import BadRequest, Expired, TooLargeVersion
+from apiserver.serving.status import BadRequest, Expired, ServiceUnavailable, TooLargeVersion
 from apiserver.serving.store import ResourceStore
 from apiserver.serving.versions import VersionSource
 from apiserver.serving.watching import INITIAL_EVENTS_END, Event, Watch
@@ -280,6 +280,29 @@ async def test_touch_coalesces(time: Time, monkeypatch: pytest.MonkeyPatch) -> N
         (event,) = await following(batches)
         assert event.object["size"] == 3
         assert refreshes <= before + 2
+
+
+async def test_begins_with_the_first_complete_state(time: Time, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What can be taken up begins when all is known, not when somebody first asks; until then nothing is told."""
+    monkeypatch.setattr(store, "_BEGIN_SECONDS", 0.01)
+    synced = False
+
+    def refresh(made: ResourceStore) -> None:
+        if not synced:
+            raise ServiceUnavailable("not yet")
+        made.put(("", "a"), thing("a"))
+
+    young = ResourceStore(VersionSource(time, tag=2), refresh)
+    young.touch()
+    await asyncio.sleep(0.05)
+    with pytest.raises(ServiceUnavailable):
+        young.list()
+    synced = True
+    await asyncio.sleep(0.05)
+    time.now += 1
+    version = VersionSource(time, tag=1).next()
+    async with aclosing(watch(young, resourceVersion=str(version)).batches()) as batches:
+        assert told(await following(batches)) == [("ADDED", "a")]
 
 
 OPERATIONS = st.lists(
