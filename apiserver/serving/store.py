@@ -22,8 +22,8 @@ FRESH_SECONDS: Final = 3
 
 _FRESH_POLL_SECONDS: Final = 0.05
 _MARK_SECONDS: Final = 1
-_BEGIN_SECONDS: Final = 0.1
-"""Between two looks whether the first complete state is there."""
+_RETRY_SECONDS: Final = 0.1
+"""Between two looks whether a true answer can be given."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,9 +199,9 @@ class ResourceStore:
         self._flush = None
         try:
             self._update()
-        except StatusError:  # no true answer at present: nothing is told
-            if self._history is None:
-                self._flush = asyncio.get_running_loop().call_later(_BEGIN_SECONDS, self._flush_now)
+        except StatusError:  # no true answer at present: nothing is told, and it is tried again
+            if self.watchers or self._history is None:
+                self._flush = asyncio.get_running_loop().call_later(_RETRY_SECONDS, self._flush_now)
 
     def _advance(self) -> int:
         self._version = self._versions.next()
