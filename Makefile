@@ -7,7 +7,7 @@ BIN := .venv/bin
 LOCK := requirements.lock
 UV_FLAGS := --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header pyproject.toml
 
-.PHONY: help setup serve test check lint types unit cluster oracle openapi lock clean
+.PHONY: help setup serve test check lint types unit cluster oracle conformance openapi lock clean
 
 help: ## Say what can be made.
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
@@ -46,6 +46,9 @@ cluster: setup ## Start etcd, kube-apiserver and kube-scheduler with the catalog
 
 oracle: setup ## Let the real kube-scheduler judge N random clusters (N=1000, SEED=1).
 	$(BIN)/python -m tests.cluster.oracle --clusters $(N) --seed $(SEED)
+
+conformance: setup ## Run every real client against two replicas: kubectl, client-go, Terraform, Headlamp's requests, …
+	$(BIN)/python -m tests.conformance
 
 openapi: setup ## Write the OpenAPI documents anew from apiserver/catalog/schema.py.
 	$(BIN)/python -m openapi.generate

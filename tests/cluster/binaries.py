@@ -40,21 +40,28 @@ class Binaries:
 
 @dataclass(frozen=True, slots=True)
 class Module:
-    """A Go module in `judges/` that pins the versions of some programs."""
+    """A Go module that pins the versions of some programs, or is one itself.
+
+    Attributes:
+        name: of its directory.
+        root: where that directory is.
+    """
 
     name: str
+    root: Path = JUDGES
 
     @property
     def directory(self) -> Path:
         """Where its go.mod and go.sum are."""
-        return JUDGES / self.name
+        return self.root / self.name
 
     @property
     def cache(self) -> Path:
         """Where its programs are kept: another content of the module files is another directory."""
         key = hashlib.sha256()
-        for name in ("go.mod", "go.sum"):
-            key.update((self.directory / name).read_bytes())
+        for name in ("go.mod", "go.sum", "main.go"):
+            with contextlib.suppress(FileNotFoundError):
+                key.update((self.directory / name).read_bytes())
         root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
         return root / "gpuclass-catalog" / f"{self.name}-{key.hexdigest()[:12]}"
 
@@ -109,6 +116,21 @@ def find_older_kube_apiserver(announce: Callable[[str], None]) -> Path:
         UnavailableError: it is missing and cannot be built.
     """
     return _from_cache("kube-apiserver", OLDER_KUBE, KUBE_APISERVER, announce)
+
+
+def find_program(binary: str, module: Module, package: str, announce: Callable[[str], None]) -> Path:
+    """Find a program that is no part of a control plane, and build it if it is missing.
+
+    Args:
+        binary: what it is called.
+        module: what it is built from.
+        package: the Go package in that module.
+        announce: as of `find_binaries`.
+
+    Raises:
+        UnavailableError: it is missing and cannot be built.
+    """
+    return _from_cache(binary, module, package, announce)
 
 
 def _from_assets(binary: str) -> Path | None:

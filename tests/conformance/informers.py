@@ -1,0 +1,162 @@
+"""client-go: a dynamic and a metadata informer, each with WatchList and without, whose watches end again and again."""
+
+import itertools
+import json
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from tests.cluster.binaries import Module, find_program
+from tests.cluster.client import Json
+from tests.cluster.waiting import wait_for
+from tests.conformance.checks import Check, require, require_equal
+from tests.conformance.stage import CLASSES, FREE, STORED, Stage
+
+MODULE: Final = Module("informer", Path(__file__).parent)
+WATCH_SECONDS: Final = 3
+STOP_SECONDS: Final = 10
+
+
+def find_informer(announce: Callable[[str], None]) -> Path:
+    """The Go program, built first if it is not there.
+
+    Raises:
+        UnavailableError: it cannot be built.
+    """
+    return find_program("informer", MODULE, ".", announce)
+
+
+class Informer:
+    """The running Go program, and what it has told so far."""
+
+    def __init__(self, log: Path, popen: subprocess.Popen[bytes]) -> None:
+        self._log = log
+        self._popen = popen
+
+    def told(self, kind: str) -> list[Json]:
+        """The lines of one type: request, synced, add, update, delete, stored or end."""
+        whole = self._log.read_text().rpartition("\n")[0]
+        lines: list[Json] = [json.loads(line) for line in whole.splitlines()]
+        return [line for line in lines if line["type"] == kind]
+
+    def wait_for(self, kind: str, name: str, free: int | None = None) -> None:
+        """Wait until it has told of an object, with a figure if one is given."""
+        wait_for(
+            lambda: any(
+                line["name"] == name and (free is None or line.get("free") == free) for line in self.told(kind)
+            ),
+            f"the informer to {kind} {name}" + ("" if free is None else f" with {free} free"),
+        )
+
+    def end(self) -> dict[str, Json]:
+        """End it, and return what its store then held, by name."""
+        self._popen.communicate(timeout=STOP_SECONDS)
+        require_equal(self._popen.returncode, 0, "exit code of the informer")
+        require(self.told("end"), "the informer did not come to its end")
+        return {line["name"]: line for line in self.told("stored")}
+
+
+@contextmanager
+def running(stage: Stage, client: str, *, watch_list: bool) -> Iterator[Informer]:
+    """Run the Go program for as long as the block lasts, if it is not ended before."""
+    directory = stage.scratch("informer")
+    log = directory / "told.jsonl"
+    command = [
+        str(find_informer(lambda _: None)),
+        f"-kubeconfig={stage.control_plane.kubeconfig}",
+        f"-client={client}",
+        f"-watch-seconds={WATCH_SECONDS}",
+    ]
+    environment = {**os.environ, "KUBE_FEATURE_WatchListClient": str(watch_list).lower()}
+    with log.open("wb") as output, (directory / "errors").open("wb") as errors:
+        popen = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=output, stderr=errors, env=environment)
+    try:
+        yield Informer(log, popen)
+    finally:
+        popen.terminate()
+        popen.communicate(timeout=STOP_SECONDS)
+
+
+def _follow(stage: Stage, client: str, *, watch_list: bool) -> None:
+    """It syncs, sees everything, and takes up each watch at the other replica without listing anew."""
+    has_figures = client == "dynamic"
+    stage.splitter.for_watches = itertools.cycle((1, 0))
+    stage.splitter.take_watches()
+    try:
+        with running(stage, client, watch_list=watch_list) as informer:
+            wait_for(lambda: informer.told("synced"), "the informer to sync")
+            require_equal(informer.told("synced")[0].get("watchList", False), watch_list, "WatchListClient")
+            require_equal({line["name"] for line in informer.told("add")}, set(FREE), "objects at first")
+            for turn in range(3):
+                _change(stage, informer, turn, has_figures=has_figures)
+                wait_for(lambda turn=turn: len(_taken_up(informer)) > turn, "a watch to be taken up")  # type: ignore[misc]
+            _require_no_relist(informer, watch_list=watch_list)
+            _require_same(stage, informer.end(), has_figures=has_figures)
+        require_equal(set(stage.splitter.take_watches()), {0, 1}, "replicas that were watched")
+    finally:
+        stage.splitter.for_watches = itertools.repeat(1)
+
+
+def _change(stage: Stage, informer: Informer, turn: int, *, has_figures: bool) -> None:
+    """Change a figure, a label and the set of classes; the informer must tell of each."""
+    with stage.sold(f"informed-{turn}", turn + 1):
+        if has_figures:
+            informer.wait_for("update", "l40s", FREE["l40s"] - turn - 1)
+    stage.client.patch(f"{STORED}/l40s-24c", {"metadata": {"labels": {"turn": str(turn)}}})
+    wait_for(
+        lambda: any(line.get("labels", {}).get("turn") == str(turn) for line in informer.told("update")),
+        "the informer to tell of a label",
+    )
+    stage.add_class(f"informed-{turn}")
+    informer.wait_for("add", f"informed-{turn}")
+    stage.remove_class(f"informed-{turn}")
+    informer.wait_for("delete", f"informed-{turn}")
+
+
+def _is_watch(request: Json) -> bool:
+    return bool(request["query"].get("watch") == "true")
+
+
+def _taken_up(informer: Informer) -> list[Json]:
+    """The watches from a version, after the first."""
+    watches = [request for request in informer.told("request") if _is_watch(request)]
+    return watches[1:]
+
+
+def _require_no_relist(informer: Informer, *, watch_list: bool) -> None:
+    requests = informer.told("request")
+    require_equal({request.get("code") for request in requests}, {200}, "codes of all answers")
+    lists = [request for request in requests if not _is_watch(request)]
+    require_equal(len(lists), 0 if watch_list else 1, "lists")
+    starts = [request for request in requests if request["query"].get("sendInitialEvents") == "true"]
+    require_equal(len(starts), 1 if watch_list else 0, "watches with initial events")
+    require(
+        all(int(request["query"]["resourceVersion"]) > 0 for request in _taken_up(informer)),
+        "a watch was taken up without a version",
+    )
+
+
+def _require_same(stage: Stage, stored: dict[str, Json], *, has_figures: bool) -> None:
+    """The store of the informer holds what the server lists."""
+    listed = {item["metadata"]["name"]: item for item in stage.client.items(CLASSES)}
+    require_equal(set(stored), set(listed), "names in the store")
+    for name, item in listed.items():
+        require_equal(stored[name].get("labels", {}), item["metadata"].get("labels", {}), f"labels of {name}")
+        if has_figures:
+            require_equal(stored[name].get("free"), item["status"]["free"], f"free of {name}")
+
+
+def _check(client: str, *, watch_list: bool, is_short: bool) -> Check:
+    name = f"client-go {client} informer, WatchList {'on' if watch_list else 'off'}"
+    return Check(name, lambda stage: _follow(stage, client, watch_list=watch_list), is_short=is_short)
+
+
+CHECKS: Final = (
+    _check("dynamic", watch_list=True, is_short=True),
+    _check("dynamic", watch_list=False, is_short=False),
+    _check("metadata", watch_list=True, is_short=False),
+    _check("metadata", watch_list=False, is_short=True),
+)

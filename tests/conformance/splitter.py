@@ -1,0 +1,146 @@
+"""What stands where a Service would be: it sends each request to the replica that we choose for its kind.
+
+A Service chooses at random. Here a list and the watch that follows it reach different replicas every time.
+"""
+
+import asyncio
+import contextlib
+import itertools
+import ssl
+import threading
+from collections.abc import Coroutine, Iterator
+from pathlib import Path
+from typing import Any, Final, Self
+from urllib.parse import parse_qs, urlsplit
+
+from tests.cluster.catalog import NAME, NAMESPACE, CatalogServer
+from tests.cluster.control_plane import FRONT_PROXY, ControlPlane
+from tests.cluster.pki import CertificateAuthority, file_name
+from tests.cluster.processes import free_ports
+
+PART: Final = 65536
+END_OF_HEAD: Final = b"\r\n\r\n"
+START_SECONDS: Final = 10
+
+
+class Splitter:
+    """Forwards to two replicas for as long as a `with` block lasts, with kube-apiserver's own certificate.
+
+    A replica that does not listen is passed over, as one that is not ready is by a Service.
+
+    Attributes:
+        port: where it listens on loopback.
+        authority: the certificate authority of its serving certificate, as a PEM file.
+        for_watches: the index of the replica for each watch in turn.
+        for_others: the same for everything else.
+        watches: the index of the replica that each watch went to since `take_watches`.
+    """
+
+    def __init__(self, control_plane: ControlPlane, replicas: tuple[CatalogServer, CatalogServer]) -> None:
+        """Prepare its port and certificate; entering the block starts it."""
+        (self.port,) = free_ports(1)
+        directory = control_plane.directory / f"splitter-{self.port}"
+        directory.mkdir()
+        authority = CertificateAuthority(directory, "splitter-ca")
+        self.authority = authority.certificate
+        serving = authority.serving("serving", ("127.0.0.1", "localhost", f"{NAME}.{NAMESPACE}.svc"))
+        self._context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        self._context.load_cert_chain(serving.certificate, serving.key)
+        self._backends = [(each.port, _client_context(control_plane, each.authority)) for each in replicas]
+        self.for_others: Iterator[int] = itertools.repeat(0)
+        self.for_watches: Iterator[int] = itertools.repeat(1)
+        self.watches: list[int] = []
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._run()), daemon=True)
+        self._started = threading.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._ending = asyncio.Event()
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        if not self._started.wait(START_SECONDS):
+            raise TimeoutError("the splitter did not start")
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._ending.set)
+        self._thread.join(START_SECONDS)
+
+    def take_watches(self) -> list[int]:
+        """The watches so far, which are then forgotten."""
+        taken, self.watches = self.watches, []
+        return taken
+
+    async def _run(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        server = await asyncio.start_server(self._serve, "127.0.0.1", self.port, ssl=self._context)
+        self._started.set()
+        await self._ending.wait()
+        server.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """One connection, for one request: so the next one is sent where it belongs."""
+        with contextlib.suppress(OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
+            head = await reader.readuntil(END_OF_HEAD)
+            backend_reader, backend_writer = await self._connect(is_watch(head))
+            backend_writer.write(_for_one_request(head))
+            await _first_of(_pump(reader, backend_writer), _pump(backend_reader, writer))
+            backend_writer.close()
+        writer.close()
+
+    async def _connect(self, is_watch: bool) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        index = next(self.for_watches if is_watch else self.for_others)
+        try:
+            connected = await self._open(index)
+        except ConnectionRefusedError:
+            index = 1 - index
+            connected = await self._open(index)
+        if is_watch:
+            self.watches.append(index)
+        return connected
+
+    async def _open(self, index: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        port, context = self._backends[index]
+        return await asyncio.open_connection("127.0.0.1", port, ssl=context)
+
+
+def is_watch(head: bytes) -> bool:
+    """Whether the head of a request asks for a watch."""
+    target = head.split(b" ", 2)[1].decode()
+    values = parse_qs(urlsplit(target).query, keep_blank_values=True).get("watch", ["0"])
+    return values[0].lower() not in ("0", "false")
+
+
+def _for_one_request(head: bytes) -> bytes:
+    """The head with the demand that the connection is closed after the answer; an upgrade goes through as it is."""
+    first, *fields = head.removesuffix(END_OF_HEAD).split(b"\r\n")
+    names = [field.partition(b":")[0].lower() for field in fields]
+    if b"upgrade" in names:
+        return head
+    kept = [field for field, name in zip(fields, names, strict=True) if name != b"connection"]
+    return b"\r\n".join([first, *kept, b"Connection: close"]) + END_OF_HEAD
+
+
+async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    with contextlib.suppress(OSError):
+        while part := await reader.read(PART):
+            writer.write(part)
+            await writer.drain()
+
+
+async def _first_of(*both: Coroutine[Any, Any, None]) -> None:
+    """Run both until one ends; without a half-closed connection that is the end of the other too."""
+    tasks = [asyncio.create_task(each) for each in both]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _client_context(control_plane: ControlPlane, authority: Path) -> ssl.SSLContext:
+    stem = control_plane.directory / file_name(FRONT_PROXY, ())
+    context = ssl.create_default_context(cafile=authority)
+    context.load_cert_chain(stem.with_name(f"{stem.name}.crt"), stem.with_name(f"{stem.name}.key"))
+    return context

@@ -1,0 +1,89 @@
+"""Headlamp: its requests over WebSocket through kube-apiserver, from the browser and from its multiplexer."""
+
+import asyncio
+import json
+import ssl
+from collections.abc import Sequence
+from typing import Final
+
+from aiohttp import ClientSession, ClientWebSocketResponse, TCPConnector, WSMsgType
+
+from tests.cluster.client import Json
+from tests.cluster.control_plane import ADMIN, ADMIN_GROUPS
+from tests.conformance.checks import Check, require, require_equal
+from tests.conformance.stage import CLASSES, STORED, Stage
+
+FROM_BROWSER: Final = ("base64.binary.k8s.io",)
+FROM_MULTIPLEXER: Final = ()
+DISCOVERY: Final = "application/json;v=v2;g=apidiscovery.k8s.io;as=APIGroupDiscoveryList"
+RECEIVE_SECONDS: Final = 15
+MOST_EVENTS: Final = 1000
+
+
+def _context(stage: Stage) -> ssl.SSLContext:
+    pair = stage.control_plane.authority.client(ADMIN, ADMIN_GROUPS)
+    context = ssl.create_default_context(cafile=stage.control_plane.authority.certificate)
+    context.load_cert_chain(pair.certificate, pair.key)
+    return context
+
+
+async def _follow(stage: Stage, collection: str, protocols: Sequence[str]) -> tuple[str | None, list[Json]]:
+    """List, watch over WebSocket from there, change a label twice; what was agreed on, and the events."""
+    url = f"{stage.control_plane.url}{collection}"
+    async with ClientSession(connector=TCPConnector(ssl=_context(stage))) as session:
+        async with session.get(url) as response:
+            listed = await response.json()
+        version = listed["metadata"]["resourceVersion"]
+        require(str(int(version)) == version and int(version) < 2**53, f"parseInt spoils the version {version}")
+        address = f"{url}?watch=1&resourceVersion={version}"
+        origin = stage.control_plane.url
+        async with session.ws_connect(address, protocols=protocols, origin=origin) as socket:
+            events = []
+            for value in ("headlamp", None):
+                change = {"metadata": {"labels": {"seen-by": value}}}
+                await asyncio.to_thread(stage.client.patch, f"{STORED}/l40s", change)
+                events.append(await _next_event(socket, after=int(version)))
+            return socket.protocol, events
+
+
+async def _next_event(socket: ClientWebSocketResponse, *, after: int) -> Json:
+    """The next event that Headlamp heeds: it passes over those that are not newer than its list."""
+    for _ in range(MOST_EVENTS):
+        message = await socket.receive(timeout=RECEIVE_SECONDS)
+        require_equal(message.type, WSMsgType.TEXT, "what Headlamp parses")
+        event: Json = json.loads(message.data)
+        if int(event["object"]["metadata"]["resourceVersion"]) > after:
+            return event
+    raise AssertionError(f"none of {MOST_EVENTS} events is newer than the list")
+
+
+def _replay(stage: Stage, protocols: Sequence[str]) -> None:
+    """Ours is told as kube-apiserver tells of the stored kind."""
+    protocol, events = asyncio.run(_follow(stage, CLASSES, protocols))
+    judge, judged = asyncio.run(_follow(stage, STORED, protocols))
+    require_equal(protocol, judge, "the protocol agreed on")
+    for event, theirs in zip(events, judged, strict=True):
+        require_equal(set(event), set(theirs), "parts of an event")
+        require_equal(event["type"], theirs["type"], "type of an event")
+        require_equal(event["object"]["kind"], "GPUClass", "kind of the object")
+        labels = theirs["object"]["metadata"].get("labels")
+        require_equal(event["object"]["metadata"].get("labels"), labels, "labels of the object")
+    before, after = (int(event["object"]["metadata"]["resourceVersion"]) for event in events)
+    require(before < after, "the versions do not rise")
+
+
+def _discover(stage: Stage) -> None:
+    """Aggregated discovery with the parameters in Headlamp's order has our group, Current."""
+    answer = stage.client.request("GET", "/apis", headers={"Accept": DISCOVERY})
+    groups = {group["metadata"]["name"]: group["versions"] for group in answer.json()["items"]}
+    (version,) = groups["catalog.cozystack.io"]
+    require_equal((version["version"], version["freshness"]), ("v1alpha1", "Current"), "our version")
+    (resource,) = version["resources"]
+    require_equal(resource["responseKind"]["kind"], "GPUClass", "our kind")
+
+
+CHECKS: Final = (
+    Check("Headlamp's discovery", _discover),
+    Check("Headlamp's WebSocket from the browser", lambda stage: _replay(stage, FROM_BROWSER), is_short=True),
+    Check("Headlamp's WebSocket from its multiplexer", lambda stage: _replay(stage, FROM_MULTIPLEXER)),
+)
