@@ -39,7 +39,8 @@ async def _follow(stage: Stage, collection: str, protocols: Sequence[str]) -> tu
         origin = stage.control_plane.url
         async with session.ws_connect(address, protocols=protocols, origin=origin) as socket:
             events = []
-            for value in ("headlamp", None):
+            # A value of its own: a change and its undoing that come close together are no change to who watches.
+            for value in (f"headlamp-{len(protocols)}", None):
                 change = {"metadata": {"labels": {"seen-by": value}}}
                 await asyncio.to_thread(stage.client.patch, f"{STORED}/l40s", change)
                 events.append(await _next_event(socket, after=int(version)))
