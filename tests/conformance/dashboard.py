@@ -17,6 +17,7 @@ LISTENING: Final = re.compile(r"Starting to serve on (\S+)")
 
 def _follow(stage: Stage) -> None:
     """It tells what there is, and then each change."""
+    stage.splitter.take_watches()
     directory = stage.scratch("dashboard")
     kubectl, kubeconfig = stage.control_plane.binaries.kubectl, stage.control_plane.kubeconfig
     command = (str(kubectl), f"--kubeconfig={kubeconfig}", "proxy", "--port=0")
@@ -35,6 +36,7 @@ def _follow(stage: Stage) -> None:
 def _require_lines(stage: Stage, lines: Callable[[], list[list[str]]]) -> None:
     listed = [["LISTED", name, str(free), "Offered"] for name, free in FREE.items()]
     wait_for(lambda: lines()[: len(listed)] == listed, "the list")
+    stage.wait_for_watches()
     with stage.sold("shown", 2):
         wait_for(lambda: _told(lines(), ["l40s", "6", "Offered"]), "a sale")
     wait_for(lambda: _told(lines()[-1:], ["l40s", "8", "Offered"]), "the end of the sale")

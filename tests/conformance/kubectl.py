@@ -1,7 +1,6 @@
 """kubectl: the one built beside the cluster, and the machine's own, which is older."""
 
 import contextlib
-import functools
 import json
 import shutil
 import subprocess
@@ -189,27 +188,23 @@ def _wait(kubectl: Kubectl) -> None:
     kubectl("wait", f"{RESOURCE}/l40s", "--for=jsonpath={.status.free}=8", "--timeout=10s")
     kubectl.stage.splitter.take_watches()
     with kubectl.running("wait", f"{RESOURCE}/l40s", "--for=jsonpath={.status.free}=6", "--timeout=20s") as lines:
-        wait_for(lambda: _watching(kubectl.stage), "kubectl wait to watch")
+        kubectl.stage.wait_for_watches()
         with kubectl.stage.sold("waited-for", 2):
             wait_for(lambda: any("condition met" in line for line in lines()), "the condition to be met")
     kubectl.stage.add_class("short-lived")
     kubectl.stage.splitter.take_watches()
     with kubectl.running("wait", f"{RESOURCE}/short-lived", "--for=delete", "--timeout=20s") as lines:
-        wait_for(lambda: _watching(kubectl.stage), "kubectl wait to watch")
+        kubectl.stage.wait_for_watches()
         kubectl.stage.remove_class("short-lived")
         wait_for(lambda: any("condition met" in line for line in lines()), "the deletion to be seen")
-
-
-def _watching(stage: Stage) -> bool:
-    """Whether a watch reached a replica since this was last asked."""
-    return bool(stage.splitter.take_watches())
 
 
 def _watch(kubectl: Kubectl) -> None:
     stage = kubectl.stage
     stage.splitter.take_watches()
     with kubectl.running("get", RESOURCE, "-w", "--output-watch-events") as lines:
-        wait_for(lambda: len(lines()) > len(FREE) and _watching(stage), "the list and the watch")
+        stage.wait_for_watches()
+        wait_for(lambda: len(lines()) > len(FREE), "the list")
         require_equal(lines()[0].split(), ["EVENT", *COLUMNS], "columns")
         with stage.sold("followed", 3):
             _wait_for_change(lines, ["l40s", "5"])
@@ -229,7 +224,7 @@ def _watch_one(kubectl: Kubectl) -> None:
         kubectl.running("get", RESOURCE, "l40s", "-w", "-o", path) as one,
         kubectl.running("get", RESOURCE, "-l", "tier=gold", "--watch-only", "-o", "name") as gold,
     ):
-        wait_for(functools.partial(_has_watches, stage, 2), "both watches")
+        stage.wait_for_watches(2)
         _change_another(stage)
         with stage.sold("of-one", 1):
             wait_for(lambda: "l40s=7" in one(), "the change of one class")
@@ -244,10 +239,6 @@ def _change_another(stage: Stage) -> None:
     for value in ("silver", None):
         stage.client.patch(f"{STORED}/mi300x", {"metadata": {"labels": {"rank": value}}})
     stage.wait_for_free("mi300x", FREE["mi300x"])
-
-
-def _has_watches(stage: Stage, count: int) -> bool:
-    return len(stage.splitter.watches) >= count
 
 
 def _wait_for_line(lines: Callable[[], list[str]], words: list[str]) -> None:

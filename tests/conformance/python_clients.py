@@ -5,7 +5,6 @@ import contextlib
 import json
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,7 +12,6 @@ from kubernetes_asyncio import client, config, dynamic, watch
 
 from tests.cluster.binaries import Module
 from tests.cluster.control_plane import ADMIN, ADMIN_GROUPS
-from tests.cluster.waiting import wait_for
 from tests.conformance.checks import Check, SkippedError, require_equal
 from tests.conformance.stage import FREE, GROUP, PLURAL, STORED, VERSION, Stage, gpu_class
 
@@ -22,8 +20,6 @@ OFFICIAL_SCRIPT: Final = Path(__file__).with_name("official_client.py")
 CACHE: Final = Module("etcd").cache.parent
 INSTALL_SECONDS: Final = 240
 RUN_SECONDS: Final = 60
-BEGIN_SECONDS: Final = 1
-"""A replica whose clock is behind waits that long at most before it begins a watch from another's version."""
 EXPECTED: Final = ["ADDED", "MODIFIED", "DELETED"]
 
 
@@ -90,8 +86,7 @@ def _come_change_go(stage: Stage, name: str) -> None:
 
     A watch that is taken up at the other replica tells of what is gone lately, so each check has a name of its own.
     """
-    wait_for(lambda: stage.splitter.watches, "the watch to reach a replica")
-    time.sleep(BEGIN_SECONDS)
+    stage.wait_for_watches()
     with stage.control_plane.user_client(ADMIN, ADMIN_GROUPS) as own:
         own.post(STORED, gpu_class(name, "example.com/passing"))
         stage.wait_until_served(name)

@@ -24,7 +24,8 @@ CHURN_STEPS: Final = 60
 CHURN_PAUSE_SECONDS: Final = 0.05
 WATCH_SECONDS: Final = 1
 TIMEOUT_SECONDS: Final = 10
-IDLE_LISTS, IDLE_WATCHES = 2, 4
+IDLE_LISTS, IDLE_WATCHES = 4, 8
+RELIST_SECONDS: Final = 1
 RETRY_SECONDS: Final = 0.2
 AGREE_SECONDS: Final = 20
 
@@ -114,6 +115,7 @@ class Follower:
             require(item["code"] == HTTPStatus.GONE, f"a watch ended with {item}")
             self.expired += 1
             self._version = ""
+            time.sleep(RELIST_SECONDS)  # as client-go does, more or less
             return
         name = item["metadata"].get("name")
         if kind == "DELETED":
@@ -213,7 +215,7 @@ def _restart(stage: Stage, watch_at: Iterator[int]) -> None:
 def _idle(stage: Stage) -> None:
     """Nothing changes, and the replica to watch at is younger than the last change: the follower must not list forever.
 
-    It may be told once that its version is too old.
+    For the first seconds it may be told that its version is too old.
     """
     stage.replicas[1].stop()
     stage.replicas[1].start()

@@ -4,6 +4,7 @@ import contextlib
 import functools
 import itertools
 import json
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,6 +27,7 @@ CARD: Final = "nvidia.com/AD102GL_L40S"
 VGPU: Final = "nvidia.com/NVIDIA_L40S-24C"
 FREE: Final = {"l40s": 8, "l40s-24c": 2, "mi300x": 0}
 """The classes on the stage, and how many devices of each are free."""
+BEGIN_SECONDS: Final = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +53,15 @@ class Stage:
         directory = self.control_plane.directory / f"{name}-{next(self._numbers)}"
         directory.mkdir()
         return directory
+
+    def wait_for_watches(self, count: int = 1) -> None:
+        """Wait until so many watches have begun since `splitter.take_watches`.
+
+        A replica whose clock is behind waits a moment before it begins a watch from another's version, and then tells
+        only what came of the changes meanwhile.
+        """
+        wait_for(lambda: len(self.splitter.watches) >= count, f"{count} watches to reach a replica")
+        time.sleep(BEGIN_SECONDS)
 
     def wait_for_free(self, name: str, free: int) -> None:
         """Wait until both replicas tell this figure."""
