@@ -42,8 +42,9 @@ def kubevirt(table: Json) -> Json:
 
 
 @pytest.fixture
-def local(api: Client, control_plane: ControlPlane) -> Iterator[str]:
+def local(api: Client, control_plane: ControlPlane, catalog: CatalogServer) -> Iterator[str]:
     """The URL of a local server that heeds KubeVirt, with one class and two nodes, of which one takes VMs."""
+    catalog.require_running()
     create_node(api, node("vms", capacity={DEVICE: 2}, labels={"kubevirt.io/schedulable": "true"}))
     create_node(api, node("containers", capacity={DEVICE: 2}, labels={"kubevirt.io/schedulable": "false"}))
     api.post(STORED, gpu_class("l40s"))
