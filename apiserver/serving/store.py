@@ -146,6 +146,7 @@ class ResourceStore:
         self._update()
         if version is None or self.history.position(version) is not None:
             return
+        self._versions.follow(version)
         deadline = self._clock() + FRESH_SECONDS
         while version > self._versions.now():
             if self._clock() > deadline:

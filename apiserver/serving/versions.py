@@ -13,6 +13,8 @@ from typing import Final
 EPOCH: Final = datetime(2026, 1, 1, tzinfo=UTC).timestamp()
 _TICKS_PER_SECOND: Final = 16_000
 _TAG_BITS: Final = 10
+_SKEW_TICKS: Final = 2 * _TICKS_PER_SECOND
+"""A Date header tells whole seconds, so the clocks of two replicas may differ by one, and a round trip."""
 
 
 class ServerClock:
@@ -63,6 +65,16 @@ class VersionSource:
         """A new version."""
         self._last_tick = max(self._tick(), self._last_tick + 1)
         return self._last_tick << _TAG_BITS | self._tag
+
+    def follow(self, version: int) -> None:
+        """Go on after a version of another replica whose clock is a little ahead, as a Lamport clock does.
+
+        What changes here after a client came with that version is then newer to the client too. Bounded by our own
+        clock, so that nobody can push it further.
+        """
+        tick = version >> _TAG_BITS
+        if tick <= self._tick() + _SKEW_TICKS:
+            self._last_tick = max(self._last_tick, tick)
 
     def now(self) -> int:
         """The greatest version that anybody can have made by now."""

@@ -47,3 +47,16 @@ def test_nobody_told_the_time() -> None:
     """Before the first answer of the server there is no time."""
     with pytest.raises(RuntimeError):
         ServerClock()()
+
+
+def test_following_another_replica() -> None:
+    """After a version of a clock that is a little ahead ours are greater; one far ahead moves nothing."""
+    now = START.timestamp()
+    ours = VersionSource(lambda: now, tag=1)
+    ahead = VersionSource(lambda: now + 1, tag=2).next()
+    ours.follow(ahead)
+    assert ahead <= ours.now()
+    assert ours.next() > ahead
+    far = VersionSource(lambda: now + 60, tag=2).next()
+    ours.follow(far)
+    assert ours.now() < far
