@@ -17,7 +17,7 @@ from apiserver.serving.history import ADDED, DELETED, MODIFIED, Change, Forgotte
 from apiserver.serving.options import ListOptions
 from apiserver.serving.pages import is_selected, key_of
 from apiserver.serving.selectors import Selection
-from apiserver.serving.status import Expired
+from apiserver.serving.status import Expired, StatusError
 from apiserver.serving.store import ResourceStore
 
 BOOKMARK: Final = "BOOKMARK"
@@ -99,11 +99,11 @@ class Watch:
         bookmark_at = self._next_bookmark(ends)
         while not self.closing.is_set() and self.clock() < ends:
             news = self.store.news
-            mark = self.store.mark() if self.clock() >= bookmark_at else None
             try:
+                mark = self.store.mark() if self.clock() >= bookmark_at else None
                 changes = self.store.history.since(position)
-            except ForgottenError:
-                return  # too slow for what is remembered: the client begins anew
+            except (ForgottenError, StatusError):
+                return  # too slow for what is remembered, or no true answer at present: the client begins anew
             position += len(changes)
             events = [event for change in changes for event in self._told(change)]
             if mark is not None:

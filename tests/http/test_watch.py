@@ -126,6 +126,19 @@ async def test_unsynced(client: Client, cluster: Cluster) -> None:
     assert (await client.get(PATH, params={"watch": "1"})).status == 503
 
 
+async def test_no_true_answer_any_more(client: Client, cluster: Cluster) -> None:
+    """A watch under way ends cleanly when no true answer can be given any more; the next one is 503."""
+    query = {"watch": "1", "timeoutSeconds": "3", "allowWatchBookmarks": "1"}  # a bookmark is due after a second
+    async with client.get(PATH, params=query) as response:
+        await next_event(response)
+        bind(cluster, "a")
+        await next_event(response)
+        cluster.unsynced = "out of date: pods"
+        bind(cluster, "b")
+        assert await response.content.read() == b""
+    assert (await client.get(PATH, params={"watch": "1"})).status == 503
+
+
 async def test_selectors(client: Client, cluster: Cluster) -> None:
     """Lists and watches are about the selected objects only."""
 
