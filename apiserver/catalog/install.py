@@ -32,8 +32,12 @@ def install(view: View, versions: VersionSource, unsynced: Callable[[], str | No
 
     def refresh(store: ResourceStore) -> None:
         require_sync()
-        for name in sorted(view.take_changed()):
-            report = view.report(name)
+        taken = changes.take()
+        for name in sorted(taken.names):
+            report, departed = view.report(name), taken.departed.get(name)
+            if departed is not None and not store.holds(("", name)):
+                # It came and went between two looks. Somebody may have seen it at another replica, and has to be told.
+                store.put(("", name), gpuclasses.gpu_class_object(departed))
             if report is None:
                 store.delete(("", name))
             else:
@@ -44,7 +48,7 @@ def install(view: View, versions: VersionSource, unsynced: Callable[[], str | No
         return gpuclasscatalog.catalog_object(view, name)
 
     store = ResourceStore(versions, refresh)
-    view.on_change = store.touch
+    changes = view.follow(store.touch)
     catalog = Subresource("catalog", gpuclasscatalog.KIND, gpuclasscatalog.LAYOUT, read_catalog)
     resource = Resource(
         plural="gpuclasses",

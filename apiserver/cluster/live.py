@@ -120,7 +120,7 @@ class Live:
             await nodes.wait_synced()
             group.create_task(pods.run(), name="reflector pods")
             await pods.wait_synced()
-            self._view.announce()
+            self._view.feed.announce()
 
     def unsynced(self) -> str | None:
         """Why no true answer can be given yet, or None when every list was complete once."""

@@ -92,6 +92,10 @@ class ResourceStore:
             last = _at_version(old[0], self._advance())
             self._record(Change(self._version, DELETED, key, last, old[1]))
 
+    def holds(self, key: Key) -> bool:
+        """Whether it holds an object of that key, as far as it was told."""
+        return key in self._objects
+
     def touch(self) -> None:
         """Something may have changed: bring those who watch up to date soon. Without watchers this costs nothing.
 
