@@ -282,13 +282,11 @@ class NamespacedStores(Generic[N, R]):
         return not scope.pending
 
     def _settle_one(self, store: ResourceStore, key: Key) -> None:
-        (namespace, _), (name, _) = self._namespaces.last(key[0]), self._names.last(key[1])
-        is_there = key[0] in self._namespaces.now and key[1] in self._names.now
-        if namespace is not None and name is not None and (is_there or not store.holds(key)):
-            # One that came and went unseen is told all the same: it may have been seen at another replica.
-            store.put(key, self._make(namespace, name))
-        if not is_there:
+        namespace, name = self._namespaces.now.get(key[0]), self._names.now.get(key[1])
+        if namespace is None or name is None:
             store.delete(key)
+        else:
+            store.put(key, self._make(namespace, name))
 
     # The stores.
 
