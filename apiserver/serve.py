@@ -11,18 +11,21 @@ from pathlib import Path
 from typing import Any, Final
 
 from apiserver import __version__
+from apiserver.catalog.gpuoffers import Offering
 from apiserver.catalog.install import install
 from apiserver.cluster.client import ClusterClient, ConfigurationError, connect
 from apiserver.cluster.live import Live
+from apiserver.cluster.tenancy import Tenancy
 from apiserver.cluster.view import View
 from apiserver.delegation import Reviews, Trust
-from apiserver.inputs import STDIN, USER_AGENT, InputError, load_snapshot, make_view
+from apiserver.inputs import STDIN, USER_AGENT, InputError, load_snapshot, make_tenancy, make_view
 from apiserver.serving.authentication import Authenticator
 from apiserver.serving.authorization import Authorizer
 from apiserver.serving.certificates import CertificateError, ServingContext, pair_from_files, self_signed
 from apiserver.serving.filters import authenticating, authorizing, only_loopback
 from apiserver.serving.handlers import Handlers
 from apiserver.serving.health import Check, Health
+from apiserver.serving.resources import GroupVersion
 from apiserver.serving.server import listening, make_app
 from apiserver.serving.versions import ServerClock, VersionSource
 from apiserver.settings import Input, Settings
@@ -72,20 +75,21 @@ async def _until_signalled(work: Coroutine[Any, Any, None]) -> None:
 
 
 async def _serve_snapshot(settings: Settings) -> None:
-    view = make_view(settings)
-    load_snapshot(settings.snapshot).fill(view, kubevirt=settings.kubevirt)
+    view, tenancy = make_view(settings), make_tenancy(settings)
+    load_snapshot(settings.snapshot).fill(view, tenancy, kubevirt=settings.kubevirt)
     versions = VersionSource(ServerClock(wall=datetime.now(UTC).timestamp()))
     health = Health()
-    handlers = Handlers(install(view, versions, lambda: None), health, __version__)
+    offering = None if tenancy is None else Offering(tenancy, settings.tenant_rules, lambda: None)
+    handlers = Handlers(install(view, versions, lambda: None, offering), health, __version__)
     app = make_app(handlers, [only_loopback])
     async with listening(app, address=settings.bind_address, port=settings.insecure_port) as url:
         _announce(url)
         if settings.snapshot == STDIN:
             await asyncio.Event().wait()
-        await _reload_on_change(settings, view, health)
+        await _reload_on_change(settings, view, tenancy, health)
 
 
-async def _reload_on_change(settings: Settings, view: View, health: Health) -> None:
+async def _reload_on_change(settings: Settings, view: View, tenancy: Tenancy | None, health: Health) -> None:
     """Take the file anew when it changes; a broken one is reported, and what was good before stays."""
     file = Path(settings.snapshot)
     problem: str | None = None
@@ -98,7 +102,7 @@ async def _reload_on_change(settings: Settings, view: View, health: Health) -> N
             continue
         seen = stamp
         try:
-            load_snapshot(settings.snapshot).fill(view, kubevirt=settings.kubevirt)
+            load_snapshot(settings.snapshot).fill(view, tenancy, kubevirt=settings.kubevirt)
         except InputError as error:
             problem = str(error)
             _log.error("%s; still serving what was read before", error)
@@ -121,9 +125,9 @@ def _stamp(file: Path) -> tuple[int, int, int] | None:
 
 async def _serve_local(settings: Settings) -> None:
     clock = ServerClock()
-    live = _make_live(view := make_view(settings), settings)
+    live, install_on = _make_live(settings)
     health = Health(ready=_live_checks(live))
-    handlers = Handlers(install(view, VersionSource(clock), live.untold), health, __version__)
+    handlers = Handlers(install_on(VersionSource(clock)), health, __version__)
     app = make_app(handlers, [only_loopback])
     async with listening(app, address=settings.bind_address, port=settings.insecure_port) as url:
         _announce(url)
@@ -133,7 +137,7 @@ async def _serve_local(settings: Settings) -> None:
 
 async def _serve_cluster(settings: Settings) -> None:
     clock = ServerClock()
-    live = _make_live(view := make_view(settings), settings)
+    live, install_on = _make_live(settings)
     context = _serving_context(settings)
     reviews = Reviews()
     authenticator = Authenticator(token_reviewer=reviews.token)
@@ -143,7 +147,7 @@ async def _serve_cluster(settings: Settings) -> None:
         ready={"authentication-config": trust.problem, **_live_checks(live)},
         hidden={"serving": _may_serve(trust, live)},
     )
-    handlers = Handlers(install(view, VersionSource(clock), live.untold), health, __version__)
+    handlers = Handlers(install_on(VersionSource(clock)), health, __version__)
     app = make_app(handlers, [authenticating(authenticator, settings.always_allow_paths), authorizing(authorizer)])
     address, port = settings.bind_address, settings.secure_port
     async with listening(app, address=address, port=port, tls=context.ssl_context) as url:
@@ -155,13 +159,22 @@ async def _serve_cluster(settings: Settings) -> None:
             group.create_task(live.run(client), name="live")
 
 
-def _make_live(view: View, settings: Settings) -> Live:
-    return Live(view, kubevirt=settings.kubevirt, max_staleness=settings.max_staleness)
+def _make_live(settings: Settings) -> tuple[Live, Callable[[VersionSource], GroupVersion]]:
+    """What follows the cluster, and how what it knows is served."""
+    view, tenancy = make_view(settings), make_tenancy(settings)
+    live = Live(view, tenancy=tenancy, kubevirt=settings.kubevirt, max_staleness=settings.max_staleness)
+    offering = None if tenancy is None else Offering(tenancy, settings.tenant_rules, live.tenants_untold)
+    return live, lambda versions: install(view, versions, live.untold, offering)
 
 
 def _live_checks(live: Live) -> dict[str, Check]:
     """What people and alerts should know of the input; none of it takes the pod out of service."""
-    return {"informer-sync": live.unsynced, "staleness": live.stale, "kubevirt": live.kubevirt_problem}
+    return {
+        "informer-sync": live.unsynced,
+        "staleness": live.stale,
+        "kubevirt": live.kubevirt_problem,
+        "tenants": live.tenants_problem,
+    }
 
 
 def _may_serve(trust: Trust, live: Live) -> Check:
@@ -169,9 +182,9 @@ def _may_serve(trust: Trust, live: Live) -> Check:
     started = time.monotonic()
 
     def check() -> str | None:
-        unsynced = live.unsynced()
-        if unsynced is not None and time.monotonic() - started < _SYNC_GRACE_SECONDS:
-            return trust.problem() or unsynced
+        awaited = live.awaited()
+        if awaited is not None and time.monotonic() - started < _SYNC_GRACE_SECONDS:
+            return trust.problem() or awaited
         return trust.problem()
 
     return check
