@@ -18,6 +18,7 @@ from apiserver.serving.history import Stored
 from apiserver.serving.pages import Page
 from apiserver.serving.reading import list_body
 from apiserver.serving.resources import Resource
+from apiserver.serving.store import Listing
 from apiserver.serving.tables import INCLUDE_NONE, make_table
 from apiserver.serving.versions import ServerClock, VersionSource
 from apiserver.settings import Input, Settings, SettingsError, read_settings
@@ -64,17 +65,22 @@ def get(settings: Settings) -> int:
     versions = VersionSource(ServerClock(wall=datetime.now(UTC).timestamp()))
     served = install(view, versions, lambda: None)
     resource = served.resources[0]
-    listing = resource.store.list()
+    listing = asyncio.run(_list(resource))
     if not settings.name:
         tree = orjson.loads(list_body(served, resource, Page({"resourceVersion": listing.version}, listing.items)))
         _print(tree, listing.items, resource, settings.output)
         return EXIT_OK
-    found = resource.store.get(("", settings.name))
+    found = next((item for item in listing.items if item.object["metadata"]["name"] == settings.name), None)
     if found is None:
         _complain(f'{resource.plural}.{served.group} "{settings.name}" not found')
         return EXIT_FAILED
     _print(found.object, [found], resource, settings.output)
     return EXIT_OK
+
+
+async def _list(resource: Resource) -> Listing:
+    async with resource.store.open("") as store:
+        return store.list()
 
 
 def _print(tree: object, items: Sequence[Stored], resource: Resource, output: str) -> None:

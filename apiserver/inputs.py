@@ -10,6 +10,7 @@ from apiserver.cluster.client import ConfigurationError, connect
 from apiserver.cluster.kubevirt import SCHEDULABLE_LABEL
 from apiserver.cluster.live import Live, follow_until
 from apiserver.cluster.snapshot import Snapshot, SnapshotError, parse_snapshot
+from apiserver.cluster.tenancy import Tenancy
 from apiserver.cluster.view import View
 from apiserver.settings import Settings
 
@@ -27,6 +28,11 @@ def make_view(settings: Settings) -> View:
     """An empty view that counts as the settings say. With KubeVirt only nodes that take VMs count."""
     selector = {SCHEDULABLE_LABEL: "true"} if settings.kubevirt else {}
     return View(selector=selector | dict(settings.node_selector), resource_names=settings.resource_names)
+
+
+def make_tenancy(settings: Settings) -> Tenancy | None:
+    """An empty tenancy, or None when tenants are offered nothing."""
+    return Tenancy() if settings.tenant_offers else None
 
 
 def load_snapshot(file: str) -> Snapshot:

@@ -13,18 +13,21 @@ from pathlib import Path
 from typing import Any, Final
 
 from apiserver import __version__
+from apiserver.catalog.gpuoffers import Offering
 from apiserver.catalog.install import install
 from apiserver.cluster.client import ClusterClient, ConfigurationError, connect
 from apiserver.cluster.live import Live
+from apiserver.cluster.tenancy import Tenancy
 from apiserver.cluster.view import View
 from apiserver.delegation import Reviews, Trust
-from apiserver.inputs import STDIN, USER_AGENT, InputError, load_snapshot, make_view
+from apiserver.inputs import STDIN, USER_AGENT, InputError, load_snapshot, make_tenancy, make_view
 from apiserver.serving.authentication import Authenticator
 from apiserver.serving.authorization import Authorizer
 from apiserver.serving.certificates import CertificateError, ServingContext, pair_from_files, self_signed
 from apiserver.serving.filters import authenticating, authorizing, only_loopback
 from apiserver.serving.handlers import Handlers
 from apiserver.serving.health import Check, Health
+from apiserver.serving.resources import GroupVersion
 from apiserver.serving.server import listening, make_app
 from apiserver.serving.shutdown import Shutdown
 from apiserver.serving.versions import ServerClock, VersionSource
@@ -112,23 +115,24 @@ async def _serve_until(
 
 
 async def _serve_snapshot(settings: Settings, shutdown: Shutdown) -> None:
-    view = make_view(settings)
-    load_snapshot(settings.snapshot).fill(view, kubevirt=settings.kubevirt)
+    view, tenancy = make_view(settings), make_tenancy(settings)
+    load_snapshot(settings.snapshot).fill(view, tenancy, kubevirt=settings.kubevirt)
     versions = VersionSource(ServerClock(wall=datetime.now(UTC).timestamp()))
     health = Health(ready={"shutdown": shutdown.problem})
-    handlers = Handlers(install(view, versions, lambda: None), health, __version__)
+    offering = None if tenancy is None else Offering(tenancy, settings.tenant_rules, lambda: None)
+    handlers = Handlers(install(view, versions, lambda: None, offering), health, __version__)
     app = make_app(handlers, [only_loopback], shutdown)
     server = listening(app, address=settings.bind_address, port=settings.insecure_port)
 
     async def work() -> None:
         if settings.snapshot == STDIN:
             await asyncio.Event().wait()
-        await _reload_on_change(settings, view, health)
+        await _reload_on_change(settings, view, tenancy, health)
 
     await _serve_until(shutdown, server, work, settings.shutdown_delay)
 
 
-async def _reload_on_change(settings: Settings, view: View, health: Health) -> None:
+async def _reload_on_change(settings: Settings, view: View, tenancy: Tenancy | None, health: Health) -> None:
     """Take the file anew when it changes; a broken one is reported, and what was good before stays."""
     file = Path(settings.snapshot)
     problem: str | None = None
@@ -141,7 +145,7 @@ async def _reload_on_change(settings: Settings, view: View, health: Health) -> N
             continue
         seen = stamp
         try:
-            load_snapshot(settings.snapshot).fill(view, kubevirt=settings.kubevirt)
+            load_snapshot(settings.snapshot).fill(view, tenancy, kubevirt=settings.kubevirt)
         except InputError as error:
             problem = str(error)
             _log.error("%s; still serving what was read before", error)
@@ -164,9 +168,9 @@ def _stamp(file: Path) -> tuple[int, int, int] | None:
 
 async def _serve_local(settings: Settings, shutdown: Shutdown) -> None:
     clock = ServerClock()
-    live = _make_live(view := make_view(settings), settings)
+    live, install_on = _make_live(settings)
     health = Health(ready={"shutdown": shutdown.problem, **_live_checks(live)})
-    handlers = Handlers(install(view, VersionSource(clock), live.untold), health, __version__)
+    handlers = Handlers(install_on(VersionSource(clock)), health, __version__)
     app = make_app(handlers, [only_loopback], shutdown)
     server = listening(app, address=settings.bind_address, port=settings.insecure_port)
 
@@ -179,7 +183,7 @@ async def _serve_local(settings: Settings, shutdown: Shutdown) -> None:
 
 async def _serve_cluster(settings: Settings, shutdown: Shutdown) -> None:
     clock = ServerClock()
-    live = _make_live(view := make_view(settings), settings)
+    live, install_on = _make_live(settings)
     context = _serving_context(settings)
     reviews = Reviews()
     authenticator = Authenticator(token_reviewer=reviews.token)
@@ -189,7 +193,7 @@ async def _serve_cluster(settings: Settings, shutdown: Shutdown) -> None:
         ready={"shutdown": shutdown.problem, "authentication-config": trust.problem, **_live_checks(live)},
         hidden={"serving": _may_serve(shutdown, trust, live)},
     )
-    handlers = Handlers(install(view, VersionSource(clock), live.untold), health, __version__)
+    handlers = Handlers(install_on(VersionSource(clock)), health, __version__)
     filters = [authenticating(authenticator, settings.always_allow_paths), authorizing(authorizer)]
     app = make_app(handlers, filters, shutdown)
     server = listening(app, address=settings.bind_address, port=settings.secure_port, tls=context.ssl_context)
@@ -204,13 +208,22 @@ async def _serve_cluster(settings: Settings, shutdown: Shutdown) -> None:
     await _serve_until(shutdown, server, work, settings.shutdown_delay)
 
 
-def _make_live(view: View, settings: Settings) -> Live:
-    return Live(view, kubevirt=settings.kubevirt, max_staleness=settings.max_staleness)
+def _make_live(settings: Settings) -> tuple[Live, Callable[[VersionSource], GroupVersion]]:
+    """What follows the cluster, and how what it knows is served."""
+    view, tenancy = make_view(settings), make_tenancy(settings)
+    live = Live(view, tenancy=tenancy, kubevirt=settings.kubevirt, max_staleness=settings.max_staleness)
+    offering = None if tenancy is None else Offering(tenancy, settings.tenant_rules, live.tenants_untold)
+    return live, lambda versions: install(view, versions, live.untold, offering)
 
 
 def _live_checks(live: Live) -> dict[str, Check]:
     """What people and alerts should know of the input; none of it takes the pod out of service."""
-    return {"informer-sync": live.unsynced, "staleness": live.stale, "kubevirt": live.kubevirt_problem}
+    return {
+        "informer-sync": live.unsynced,
+        "staleness": live.stale,
+        "kubevirt": live.kubevirt_problem,
+        "tenants": live.tenants_problem,
+    }
 
 
 def _may_serve(shutdown: Shutdown, trust: Trust, live: Live) -> Check:
@@ -222,7 +235,7 @@ def _may_serve(shutdown: Shutdown, trust: Trust, live: Live) -> Check:
 
     def check() -> str | None:
         in_grace = time.monotonic() - started < _SYNC_GRACE_SECONDS
-        return shutdown.problem() or trust.problem() or (live.unsynced() if in_grace else None)
+        return shutdown.problem() or trust.problem() or (live.awaited() if in_grace else None)
 
     return check
 

@@ -8,8 +8,10 @@ from enum import Enum
 from pathlib import Path
 from typing import Final, TypeVar
 
+from apiserver.gpu.classes import MAX_CLASS_NAME, is_label_value
 from apiserver.gpu.ownership import ResourceNames
-from apiserver.gpu.resources import is_qualified_name
+from apiserver.gpu.resources import is_dns_subdomain, is_qualified_name
+from apiserver.gpu.tenants import CLASS_PLACEHOLDER, TenantRules
 from apiserver.serving.durations import parse_duration
 
 _MAX_PORT: Final = 65535
@@ -63,6 +65,8 @@ class Settings:
         shutdown_delay: seconds for which everything is still answered after the end was asked for.
         kubevirt: VMs are what is sold: KubeVirt's table of permitted devices is checked, and only nodes that take VMs
             are counted.
+        tenant_offers: whether offers to tenants are served, for which namespaces and ResourceQuotas are watched.
+        tenant_rules: the names that the platform has agreed on with its tenants.
         verbosity: 0 quiet, 1 notable events, 2 everything.
         name: the one class to print, for `get`.
         output: how to print, for `get`.
@@ -82,6 +86,8 @@ class Settings:
     max_staleness: float = 180
     shutdown_delay: float = 0
     kubevirt: bool = False
+    tenant_offers: bool = True
+    tenant_rules: TenantRules = field(default_factory=TenantRules)
     verbosity: int = 1
     name: str = ""
     output: str = "table"
@@ -116,6 +122,15 @@ def make_parser() -> argparse.ArgumentParser:
         "--authorization-always-allow-paths",
         metavar="PATHS",
         help="comma-separated paths answered to everybody (/healthz,/readyz,/livez)",
+    )
+    serve.add_argument(
+        "--tenant-offers", nargs="?", const="true", metavar="true|false", help="serve offers to tenants (true)"
+    )
+    serve.add_argument(
+        "--vgpu-entitlement-label", metavar="KEY=VALUE", help="namespaces with this label may order vGPUs"
+    )
+    serve.add_argument(
+        "--license-secret-name", metavar="NAME", help="of a tenant's licence Secret; {class} is the class's name"
     )
     get.add_argument("name", nargs="?", metavar="NAME", help="one class; all without it")
     get.add_argument("-o", "--output", metavar="|".join(OUTPUTS), help="how to print (table)")
@@ -172,6 +187,11 @@ class _Reader:
             max_staleness=self._value("max_staleness", _staleness, defaults.max_staleness),
             shutdown_delay=self._value("shutdown_delay_duration", _delay, defaults.shutdown_delay),
             kubevirt=bool(self._texts.get("kubevirt")),
+            tenant_offers=self._value("tenant_offers", _boolean, defaults.tenant_offers),
+            tenant_rules=TenantRules(
+                self._value("vgpu_entitlement_label", _label, defaults.tenant_rules.entitlement),
+                self._value("license_secret_name", _secret_name, defaults.tenant_rules.license_secret_name),
+            ),
             verbosity=self._value("verbosity", _verbosity, 0 if get else defaults.verbosity),
             name=self._text("name"),
             output=self._value("output", _output, defaults.output),
@@ -192,6 +212,12 @@ class _Reader:
         return Settings().bind_address if input_ is Input.CLUSTER else "127.0.0.1"
 
     def _check_together(self, settings: Settings) -> None:
+        if not settings.tenant_offers:
+            self._refuse(
+                "leave it out with --tenant-offers=false, which offers nothing to tenants",
+                "vgpu_entitlement_label",
+                "license_secret_name",
+            )
         if settings.input is Input.SNAPSHOT:
             self._refuse("leave it out with --snapshot: a file is as old as it is", "max_staleness")
         if settings.input is Input.CLUSTER:
@@ -264,6 +290,26 @@ def _selector(text: str) -> dict[str, str]:
             raise ValueError("comma-separated labels as key=value")
         pairs[key] = value
     return pairs
+
+
+def _boolean(text: str) -> bool:
+    if text not in ("true", "false"):
+        raise ValueError("true or false")
+    return text == "true"
+
+
+def _label(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not equals or not is_qualified_name(key) or not is_label_value(value):
+        raise ValueError("one label as key=value")
+    return key, value
+
+
+def _secret_name(text: str) -> str:
+    longest = text.replace(CLASS_PLACEHOLDER, "c" * MAX_CLASS_NAME)
+    if text.count(CLASS_PLACEHOLDER) != 1 or not is_dns_subdomain(longest):
+        raise ValueError(f"a Secret's name with {CLASS_PLACEHOLDER} in it once, for the name of the class")
+    return text
 
 
 def _staleness(text: str) -> float:

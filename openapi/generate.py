@@ -1,4 +1,4 @@
-"""Write `openapi/v2.json` and `openapi/v3.json` from the declarations in `apiserver/catalog/schema.py`: `make openapi`.
+"""Write `openapi/v2.json` and `openapi/v3.json` from what `apiserver/catalog/collections.py` declares: `make openapi`.
 
 kube-aggregator does not make one version from the other, so both are written. They are committed: the program only
 reads them, and needs neither this module nor the library.
@@ -15,8 +15,9 @@ from openapi_schema_pydantic.v3.v3_0_3.info import Info
 from openapi_schema_pydantic.v3.v3_0_3.open_api import OpenAPI
 from openapi_schema_pydantic.v3.v3_0_3.security_scheme import SecurityScheme
 
+from apiserver.catalog.collections import COLLECTIONS
 from apiserver.catalog.gpuclasses import GROUP, VERSION
-from apiserver.catalog.schema import COLLECTIONS, Collection
+from apiserver.catalog.schema import Collection
 from openapi import lint
 from openapi.definitions import Definitions, Dialect, GroupVersion
 from openapi.operations import in_version_2, paths

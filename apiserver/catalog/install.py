@@ -5,35 +5,59 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-from apiserver.catalog import gpuclasscatalog, gpuclasses
+from apiserver.catalog import gpuclasscatalog, gpuclasses, gpuoffers
+from apiserver.catalog.gpuoffers import Offering
 from apiserver.cluster.view import View
-from apiserver.serving.openapi import OpenAPI
+from apiserver.serving.openapi import OpenAPI, without_resource
 from apiserver.serving.resources import GroupVersion, Resource, Subresource
 from apiserver.serving.status import ServiceUnavailable
 from apiserver.serving.store import ResourceStore
 from apiserver.serving.versions import VersionSource
 
+OFFERS: Final = "gpuoffers"
+
 _RETRY_SECONDS: Final = 1
 
 
-def install(view: View, versions: VersionSource, unsynced: Callable[[], str | None]) -> GroupVersion:
+def install(
+    view: View, versions: VersionSource, unsynced: Callable[[], str | None], offering: Offering | None = None
+) -> GroupVersion:
     """Declare everything that is served.
 
     Args:
         view: the live view.
         versions: makes resourceVersions.
         unsynced: says why no true answer can be given yet, or None when one can.
+        offering: what offers to tenants are made from; without it they are not served, and nothing names them.
     """
+    resources = [_gpuclasses(view, versions, _requiring(unsynced))]
+    if offering is None:
+        return GroupVersion(gpuclasses.GROUP, gpuclasses.VERSION, resources, read_openapi(offers=False))
+    resources.append(_gpuoffers(view, offering, versions))
+    return GroupVersion(gpuclasses.GROUP, gpuclasses.VERSION, resources, read_openapi())
 
-    def require_sync() -> None:
+
+def _requiring(unsynced: Callable[[], str | None]) -> Callable[[], None]:
+    """Refuse with 503 while there is a reason to."""
+
+    def require() -> None:
         problem = unsynced()
         if problem is not None:
             raise ServiceUnavailable(problem, retry_after_seconds=_RETRY_SECONDS)
 
+    return require
+
+
+def _gpuclasses(view: View, versions: VersionSource, require_sync: Callable[[], None]) -> Resource:
+
     def refresh(store: ResourceStore) -> None:
         require_sync()
-        for name in sorted(view.take_changed()):
-            report = view.report(name)
+        taken = changes.take()
+        for name in sorted(taken.names):
+            report, departed = view.report(name), taken.departed.get(name)
+            if departed is not None and not store.holds(("", name)):
+                # It came and went between two looks. Somebody may have seen it at another replica, and has to be told.
+                store.put(("", name), gpuclasses.gpu_class_object(departed))
             if report is None:
                 store.delete(("", name))
             else:
@@ -44,9 +68,9 @@ def install(view: View, versions: VersionSource, unsynced: Callable[[], str | No
         return gpuclasscatalog.catalog_object(view, name)
 
     store = ResourceStore(versions, refresh)
-    view.on_change = store.touch
+    changes = view.follow(store.touch)
     catalog = Subresource("catalog", gpuclasscatalog.KIND, gpuclasscatalog.LAYOUT, read_catalog)
-    resource = Resource(
+    return Resource(
         plural="gpuclasses",
         singular="gpuclass",
         kind=gpuclasses.KIND,
@@ -58,14 +82,33 @@ def install(view: View, versions: VersionSource, unsynced: Callable[[], str | No
         subresources=(catalog,),
         fields=gpuclasses.FIELDS,
     )
-    return GroupVersion(gpuclasses.GROUP, gpuclasses.VERSION, (resource,), read_openapi())
+
+
+def _gpuoffers(view: View, offering: Offering, versions: VersionSource) -> Resource:
+    return Resource(
+        plural=OFFERS,
+        singular="gpuoffer",
+        kind=gpuoffers.KIND,
+        namespaced=True,
+        store=gpuoffers.make_stores(view, offering, versions, _requiring(offering.unsynced)),
+        layout=gpuoffers.LAYOUT,
+        short_names=("gpuoffer",),
+        categories=("gpu",),
+        fields=gpuoffers.FIELDS,
+    )
 
 
 @cache
-def read_openapi() -> OpenAPI:
-    """The documents that `make openapi` wrote: in an installed package they lie in it, in a checkout beside it."""
+def read_openapi(*, offers: bool = True) -> OpenAPI:
+    """The documents that `make openapi` wrote: in an installed package they lie in it, in a checkout beside it.
+
+    Args:
+        offers: whether they tell of offers to tenants.
+    """
     package = Path(__file__).parents[1]
     installed = package / "openapi"
     directory = installed if installed.is_dir() else package.parent / "openapi"
     v2, v3 = ((directory / name).read_bytes() for name in ("v2.json", "v3.json"))
+    if not offers:
+        v2, v3 = without_resource(v2, OFFERS), without_resource(v3, OFFERS)
     return OpenAPI(gpuclasses.API_VERSION, v2=v2, v3=v3)

@@ -1,4 +1,4 @@
-"""What is served, field by field: the one declaration behind both OpenAPI documents and `kubectl explain`.
+"""What is served of classes, field by field: the declaration behind both OpenAPI documents and `kubectl explain`.
 
 It is data, not validation: answers are made elsewhere in this room, and the tests hold every one of them against this.
 Nothing is ever null: what is not known is left out. A field is required when every answer has it.
@@ -152,8 +152,8 @@ LIST_META: Final = Object(
     ),
 )
 
-_API_VERSION: Final = Field("apiVersion", STRING, "Group and version of this answer.")
-_KIND: Final = Field("kind", STRING, "Kind of this answer.")
+API_VERSION: Final = Field("apiVersion", STRING, "Group and version of this answer.")
+KIND: Final = Field("kind", STRING, "Kind of this answer.")
 _METADATA: Final = Field("metadata", OBJECT_META, "Name, identity, version, times, labels and annotations.")
 
 
@@ -224,16 +224,16 @@ _LICENSE: Final = Object(
     ),
 )
 
-_VENDOR: Final = Field("vendor", STRING, "Vendor of the card, for example NVIDIA.")
-_MODEL: Final = Field("model", STRING, "Model of the card, for example L40S.")
-_MODE: Final = Field(
+VENDOR: Final = Field("vendor", STRING, "Vendor of the card, for example NVIDIA.")
+MODEL: Final = Field("model", STRING, "Model of the card, for example L40S.")
+MODE: Final = Field(
     "mode",
     Scalar("string", enum=(MODE_PASSTHROUGH, MODE_VGPU)),
     "What one device is: passthrough is a whole card, vgpu is a virtual GPU of the profile given in profile.",
 )
-_PROFILE: Final = Field("profile", STRING, "vGPU profile, for example L40S-24C. Only while mode is vgpu.")
-_MEMORY: Final = Field("memory", STRING, "Memory of one device as a quantity, for example 24Gi. Always a string.")
-_MAX_COUNT: Final = Field(
+PROFILE: Final = Field("profile", STRING, "vGPU profile, for example L40S-24C. Only while mode is vgpu.")
+MEMORY: Final = Field("memory", STRING, "Memory of one device as a quantity, for example 24Gi. Always a string.")
+MAX_COUNT: Final = Field(
     "maxCount", INT32, "Most devices of the class that one instance may have. Unset means no limit."
 )
 
@@ -241,14 +241,14 @@ _SPEC: Final = Object(
     "GPUClassSpec",
     "What a class is, as it is stored in gpuclasses.cozystack.io: declared fields only, in their normal form.",
     (
-        _VENDOR,
-        _MODEL,
-        _MODE,
-        _PROFILE,
-        _MEMORY,
+        VENDOR,
+        MODEL,
+        MODE,
+        PROFILE,
+        MEMORY,
         Field("source", _SOURCE, "Where the devices come from. Exactly one member is set in a valid class."),
         Field("license", _LICENSE, "Licence that a guest needs. Only while mode is vgpu; unset means none is needed."),
-        _MAX_COUNT,
+        MAX_COUNT,
         Field(
             "tolerations",
             ListOf(_TOLERATION),
@@ -346,8 +346,8 @@ GPU_CLASS: Final = Object(
     "gpuclasses.cozystack.io; the status is computed from live Nodes and Pods whenever it is asked for, and cannot be "
     "written.",
     (
-        _API_VERSION,
-        _KIND,
+        API_VERSION,
+        KIND,
         _METADATA,
         Field("spec", _SPEC, "What the class is, as it is stored in gpuclasses.cozystack.io."),
         Field("status", _STATUS, "What is free now, and whether the class is offered."),
@@ -359,8 +359,8 @@ GPU_CLASS_LIST: Final = Object(
     "GPUClassList",
     "A list of GPU classes.",
     (
-        _API_VERSION,
-        _KIND,
+        API_VERSION,
+        KIND,
         Field("metadata", LIST_META, "Version of the list, and where to go on reading."),
         Field("items", ListOf(GPU_CLASS), "The classes, by name.", required=True),
     ),
@@ -374,12 +374,12 @@ _OFFER: Final = Object(
     "GPUClassCatalogOffer",
     "What is sold, and whether it can be ordered.",
     (
-        _VENDOR,
-        _MODEL,
-        _MODE,
-        _PROFILE,
-        _MEMORY,
-        _MAX_COUNT,
+        VENDOR,
+        MODEL,
+        MODE,
+        PROFILE,
+        MEMORY,
+        MAX_COUNT,
         Field("licenseRequired", BOOLEAN, "Whether a guest needs a licence to use the device.", required=True),
         Field(
             "licenseFeatureType",
@@ -463,8 +463,8 @@ GPU_CLASS_CATALOG: Final = Object(
     "One GPU class in full, node by node, with the reason for every device that is not free. For the hoster: it names "
     "nodes. Computed whenever it is asked for.",
     (
-        _API_VERSION,
-        _KIND,
+        API_VERSION,
+        KIND,
         _METADATA,
         Field("offer", _OFFER, "What is sold, and whether it can be ordered.", required=True),
         Field("capacity", _CAPACITY, "The figures of the class in whole devices.", required=True),
@@ -500,8 +500,8 @@ STATUS: Final = Object(
     "Status",
     "Why a request failed. On the wire it is the Status of API version v1, as any Kubernetes server answers it.",
     (
-        _API_VERSION,
-        _KIND,
+        API_VERSION,
+        KIND,
         Field("metadata", LIST_META, "Metadata of the answer; it is empty unless there is a way to go on reading."),
         Field("status", STRING, "Failure."),
         Field("message", STRING, "What happened, in a sentence for a person."),
@@ -540,13 +540,10 @@ STATUS: Final = Object(
 )
 
 
-COLLECTIONS: Final = (
-    Collection(
-        plural="gpuclasses",
-        kind=GPU_CLASS,
-        list_kind=GPU_CLASS_LIST,
-        subresources={"catalog": GPU_CLASS_CATALOG},
-        field_selectors=("metadata.name", "spec.mode", "spec.vendor", "status.offered"),
-    ),
+GPU_CLASSES: Final = Collection(
+    plural="gpuclasses",
+    kind=GPU_CLASS,
+    list_kind=GPU_CLASS_LIST,
+    subresources={"catalog": GPU_CLASS_CATALOG},
+    field_selectors=("metadata.name", "spec.mode", "spec.vendor", "status.offered"),
 )
-"""Everything that is served."""

@@ -38,6 +38,8 @@ logger = logging.getLogger(__name__)
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
+JSON = "application/json"
+
 CONNECT_SECONDS = 10.0
 GET_SECONDS = 90.0
 """Beyond the 60 s in which kube-apiserver itself ends a request."""
@@ -180,6 +182,7 @@ class _Call:
     params: Mapping[str, str] | None = None
     body: bytes | None = None
     encoding: str = "gzip"
+    accept: str = JSON
 
 
 class ClusterClient:
@@ -206,7 +209,7 @@ class ClusterClient:
         self._load = load
         self._loaded_at = time.monotonic()
         self._loading = asyncio.Lock()
-        self._headers = {"Accept": "application/json", "User-Agent": user_agent}
+        self._headers = {"User-Agent": user_agent}
         self._on_date = on_date
         self._post_pauses = tuple(post_pauses)
         self._session: aiohttp.ClientSession | None = None
@@ -228,15 +231,15 @@ class ClusterClient:
         """Where the API server is."""
         return self._access.url
 
-    async def get(self, path: str, params: Mapping[str, str] | None = None) -> Response:
-        """Read one object or one page of a list.
+    async def get(self, path: str, params: Mapping[str, str] | None = None, *, accept: str = JSON) -> Response:
+        """Read one object or one page of a list, in the representation that is accepted.
 
         Raises:
             ClusterError: the server refused.
             ClusterUnreachableError: it did not answer.
         """
         timeout = aiohttp.ClientTimeout(total=GET_SECONDS, sock_connect=CONNECT_SECONDS)
-        return await self._fetch(_Call("GET", path, timeout, params))
+        return await self._fetch(_Call("GET", path, timeout, params, accept=accept))
 
     async def post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
         """Have a review answered; tried again as client-go's webhooks are.
@@ -258,7 +261,7 @@ class ClusterClient:
 
     @contextlib.asynccontextmanager
     async def stream(
-        self, path: str, params: Mapping[str, str], *, silence_seconds: float
+        self, path: str, params: Mapping[str, str], *, silence_seconds: float, accept: str = JSON
     ) -> AsyncIterator[AsyncIterator[bytes]]:
         """Open a watch; its lines come without their newline, however they were cut on the way.
 
@@ -266,6 +269,7 @@ class ClusterClient:
             path: of the collection.
             params: its query.
             silence_seconds: how long not a single byte may come, the answer's headers included.
+            accept: the representation that is accepted.
 
         Raises:
             ClusterError: the server refused.
@@ -274,7 +278,7 @@ class ClusterClient:
         """
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS, sock_read=silence_seconds)
         # A proxy that compresses would hold events back.
-        call = _Call("GET", path, timeout, params, encoding="identity")
+        call = _Call("GET", path, timeout, params, encoding="identity", accept=accept)
         async with self._answered(call) as response, contextlib.aclosing(_lines(response)) as lines:
             yield lines
 
@@ -306,9 +310,9 @@ class ClusterClient:
         """Send one request and raise unless the answer is 2xx."""
         if self._session is None:
             raise RuntimeError("a ClusterClient is used inside `async with`")
-        headers = self._headers | {"Accept-Encoding": call.encoding}
+        headers = self._headers | {"Accept": call.accept, "Accept-Encoding": call.encoding}
         if call.body is not None:
-            headers["Content-Type"] = "application/json"
+            headers["Content-Type"] = JSON
         with _translated():
             authorization = await access.authorization()
             if authorization:

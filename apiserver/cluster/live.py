@@ -1,15 +1,17 @@
 """Following a cluster: one reflector for each kind, all telling the same view."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
 from apiserver.cluster.dra import DEVICE_CLASSES, DeviceClassObject, mapped_names
 from apiserver.cluster.kubevirt import KUBEVIRTS, KubeVirtObject, permitted_names
+from apiserver.cluster.namespaces import NAMESPACES, QUOTAS, NamespaceObject, QuotaObject, to_namespace, to_quota
 from apiserver.cluster.objects import NodeObject, PodObject, to_node, to_pod
 from apiserver.cluster.optional import Known, OptionalKind
 from apiserver.cluster.reflector import DEFAULT_PACE, Collection, Reflector, Transport
+from apiserver.cluster.tenancy import Tenancy
 from apiserver.cluster.view import View
 from apiserver.gpu.classes import parse_class
 from apiserver.gpu.offers import Permits
@@ -88,19 +90,68 @@ class _Pods:
         self._view.delete_pod((namespace, pod_name))
 
 
+class _Namespaces:
+    """Tells the tenancy of Namespaces."""
+
+    def __init__(self, tenancy: Tenancy) -> None:
+        self._tenancy = tenancy
+
+    def replace(self, objects: list[NamespaceObject]) -> None:
+        self._tenancy.replace_namespaces(map(to_namespace, objects))
+
+    def apply(self, event_type: str, obj: NamespaceObject) -> None:
+        if event_type == "DELETED":
+            self._tenancy.delete_namespace(obj.metadata.name)
+        else:
+            self._tenancy.apply_namespace(to_namespace(obj))
+
+    def reject(self, name: str, _: str) -> None:
+        self._tenancy.delete_namespace(name)
+
+
+class _Quotas:
+    """Tells the tenancy of ResourceQuotas; those that limit no devices are not kept."""
+
+    def __init__(self, tenancy: Tenancy) -> None:
+        self._tenancy = tenancy
+
+    def replace(self, objects: list[QuotaObject]) -> None:
+        self._tenancy.replace_quotas(quota for quota in map(to_quota, objects) if quota is not None)
+
+    def apply(self, event_type: str, obj: QuotaObject) -> None:
+        quota = None if event_type == "DELETED" else to_quota(obj)
+        if quota is None:
+            self._tenancy.delete_quota(obj.metadata.namespace, obj.metadata.name)
+        else:
+            self._tenancy.apply_quota(quota)
+
+    def reject(self, name: str, _: str) -> None:
+        """Keep what was last known: without it there would be no limit."""
+
+
 class Live:
-    """Keeps a view equal to a cluster.
+    """Keeps a view equal to a cluster, and a tenancy if there is one.
 
     Args:
         view: what is told.
+        tenancy: what is told of namespaces and budgets; None when nobody asks for them.
         kubevirt: whether KubeVirt's table decides what is permitted.
         max_staleness: age in seconds beyond which what is known is not told any more.
     """
 
-    def __init__(self, view: View, *, kubevirt: bool = False, max_staleness: float = DEFAULT_PACE.stale) -> None:
+    def __init__(
+        self,
+        view: View,
+        *,
+        tenancy: Tenancy | None = None,
+        kubevirt: bool = False,
+        max_staleness: float = DEFAULT_PACE.stale,
+    ) -> None:
         self._view = view
+        self._tenancy = tenancy
         self._pace = replace(DEFAULT_PACE, stale=max_staleness)
         self._reflectors: tuple[Reflector[Any], ...] = ()
+        self._tenant_reflectors: tuple[Reflector[Any], ...] = ()
         self._kubevirts = OptionalKind(KUBEVIRTS, self._tell_permits) if kubevirt else None
         self._device_classes = OptionalKind(DEVICE_CLASSES, self._tell_mapped)
 
@@ -116,11 +167,25 @@ class Live:
             group.create_task(self._device_classes.run(transport), name="device classes")
             if self._kubevirts is not None:
                 group.create_task(self._kubevirts.run(transport), name="kubevirts")
+            if self._tenancy is not None:
+                group.create_task(self._follow_tenants(transport, self._tenancy), name="tenants")
             # Nodes first: a pod that is known before its node would show devices as free that are not.
             await nodes.wait_synced()
             group.create_task(pods.run(), name="reflector pods")
             await pods.wait_synced()
-            self._view.announce()
+            self._view.feed.announce()
+
+    async def _follow_tenants(self, transport: Transport, tenancy: Tenancy) -> None:
+        """Follow what only offers to tenants need; what is refused here keeps nobody else waiting."""
+        namespaces = Reflector(transport, NAMESPACES, _Namespaces(tenancy), pace=self._pace)
+        quotas = Reflector(transport, QUOTAS, _Quotas(tenancy), pace=self._pace)
+        self._tenant_reflectors = (namespaces, quotas)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(namespaces.run(), name="reflector namespaces")
+            group.create_task(quotas.run(), name="reflector resourcequotas")
+            await namespaces.wait_synced()
+            await quotas.wait_synced()
+            tenancy.feed.announce()
 
     def unsynced(self) -> str | None:
         """Why no true answer can be given yet, or None when every list was complete once."""
@@ -129,20 +194,32 @@ class Live:
         waiting = [_describe(reflector) for reflector in self._reflectors if not reflector.synced]
         if self._kubevirts is not None and not self._kubevirts.settled():
             waiting.append(KUBEVIRTS.name)
-        return f"not listed yet: {'; '.join(waiting)}" if waiting else None
+        return _not_listed(waiting)
 
     def stale(self) -> str | None:
         """What may be older than it may be told, or None."""
-        old = [
-            f"{each.collection.name} ({each.age:.0f} s old{f': {each.last_error}' if each.last_error else ''})"
-            for each in self._reflectors
-            if each.age is not None and each.age > self._pace.stale
-        ]
-        return f"out of date: {'; '.join(old)}" if old else None
+        return _out_of_date(self._reflectors, self._pace.stale)
 
     def untold(self) -> str | None:
-        """Why no true answer can be given now, or None when one can."""
+        """Why no true answer about classes can be given now, or None when one can."""
         return self.unsynced() or self.stale()
+
+    def tenants_problem(self) -> str | None:
+        """Why nothing true can be said of namespaces and budgets now, or None when it can, or nobody asks for it."""
+        if self._tenancy is not None and not self._tenant_reflectors:
+            return "the server is not connected to the cluster yet"
+        waiting = [_describe(each) for each in self._tenant_reflectors if not each.synced]
+        return _not_listed(waiting) or _out_of_date(self._tenant_reflectors, self._pace.stale)
+
+    def tenants_untold(self) -> str | None:
+        """Why no true answer to a tenant can be given now, or None when one can."""
+        return self.untold() or self.tenants_problem()
+
+    def awaited(self) -> str | None:
+        """What a replica should wait for before it is sent requests; what tenants need is not, once it is refused."""
+        refused = any(not each.synced and each.last_status in _REFUSALS for each in self._tenant_reflectors)
+        is_waiting = not all(each.synced for each in self._tenant_reflectors)
+        return self.unsynced() or (self.tenants_problem() if is_waiting and not refused else None)
 
     def kubevirt_problem(self) -> str | None:
         """Why KubeVirt's table may be out of date, or None."""
@@ -177,6 +254,19 @@ async def follow_until(live: Live, transport: Transport, done: Callable[[], bool
         finally:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
+
+
+def _not_listed(waiting: Sequence[str]) -> str | None:
+    return f"not listed yet: {'; '.join(waiting)}" if waiting else None
+
+
+def _out_of_date(reflectors: Sequence[Reflector[Any]], stale: float) -> str | None:
+    old = [
+        f"{each.collection.name} ({each.age:.0f} s old{f': {each.last_error}' if each.last_error else ''})"
+        for each in reflectors
+        if each.age is not None and each.age > stale
+    ]
+    return f"out of date: {'; '.join(old)}" if old else None
 
 
 def _describe(reflector: Reflector[Any]) -> str:

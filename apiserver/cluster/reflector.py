@@ -19,7 +19,7 @@ from typing import Generic, NoReturn, Protocol, TypeVar
 
 import msgspec
 
-from apiserver.cluster.client import ClusterError, ClusterUnreachableError, Response, SilenceError, Status
+from apiserver.cluster.client import JSON, ClusterError, ClusterUnreachableError, Response, SilenceError, Status
 from apiserver.cluster.freshness import PROBE_SECONDS, Freshness
 
 logger = logging.getLogger(__name__)
@@ -27,6 +27,9 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 CHANGES = frozenset({"ADDED", "MODIFIED", "DELETED"})
+METADATA_ONLY = "application/json;as=PartialObjectMetadata{};g=meta.k8s.io;v=v1,application/json"
+"""Accept header for the metadata of objects; the second clause is for a server that knows no such thing."""
+
 MALFORMED = (msgspec.DecodeError, RecursionError)
 """What decoding raises; the second for nesting deeper than Python's stack."""
 
@@ -37,11 +40,11 @@ RELIST_AFTER_FAILURES = 5
 class Transport(Protocol):
     """What is needed of a ClusterClient."""
 
-    async def get(self, path: str, params: Mapping[str, str] | None = None) -> Response:
+    async def get(self, path: str, params: Mapping[str, str] | None = None, *, accept: str = JSON) -> Response:
         """Read one page of a list."""
 
     def stream(
-        self, path: str, params: Mapping[str, str], *, silence_seconds: float
+        self, path: str, params: Mapping[str, str], *, silence_seconds: float, accept: str = JSON
     ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
         """Open a watch, line by line."""
 
@@ -74,6 +77,7 @@ class Collection(Generic[T]):
         item_type: the msgspec type an object is decoded into.
         field_selector: as Kubernetes writes it; empty for all objects.
         page_size: objects in one page of a list.
+        metadata_only: whether nothing but the metadata of the objects is asked for.
     """
 
     name: str
@@ -81,6 +85,17 @@ class Collection(Generic[T]):
     item_type: type[T]
     field_selector: str = ""
     page_size: int = 500
+    metadata_only: bool = False
+
+    @property
+    def accepts_list(self) -> str:
+        """The Accept header of a list."""
+        return METADATA_ONLY.format("List") if self.metadata_only else JSON
+
+    @property
+    def accepts_watch(self) -> str:
+        """The Accept header of a watch."""
+        return METADATA_ONLY.format("") if self.metadata_only else JSON
 
 
 @dataclass(frozen=True, slots=True)
@@ -375,7 +390,8 @@ class Reflector(Generic[T]):
             await asyncio.sleep(self._pace.probe)
             began = _now()
             try:
-                response = await self._transport.get(self.collection.path, self._selection() | {"limit": "1"})
+                params = self._selection() | {"limit": "1"}
+                response = await self._transport.get(self.collection.path, params, accept=self.collection.accepts_list)
                 self._freshness.probed(began, self._decoder.version(response.body))
             except ClusterError as error:
                 logger.debug("%s: how new it is could not be asked: %s", self.collection.name, error)
@@ -433,7 +449,7 @@ class Reflector(Generic[T]):
         listing: Listing[T] = Listing()
         params = self._selection() | params
         while True:
-            response = await self._transport.get(self.collection.path, params)
+            response = await self._transport.get(self.collection.path, params, accept=self.collection.accepts_list)
             token = self._decoder.add_page(listing, response.body)
             if not token:
                 return listing
@@ -459,8 +475,10 @@ class Reflector(Generic[T]):
             "resourceVersion": self.last_resource_version,
             "timeoutSeconds": str(int(self._pace.watch * (1 + self._rng.random()))),
         }
-        silence = self._pace.silence
-        async with self._transport.stream(self.collection.path, params, silence_seconds=silence) as lines:
+        silence, accept = self._pace.silence, self.collection.accepts_watch
+        async with self._transport.stream(
+            self.collection.path, params, silence_seconds=silence, accept=accept
+        ) as lines:
             async for line in lines:
                 self._take(line)
         if self._news == seen and _now() - opened < self._pace.short_watch:

@@ -1,6 +1,7 @@
 """Snapshot files: what kubectl printed, read back.
 
-`kubectl get gpuclasses.cozystack.io,nodes,pods -A -o yaml` makes one; JSON and several documents are taken as well.
+`kubectl get gpuclasses.cozystack.io,nodes,pods,namespaces,resourcequotas -A -o yaml` makes one; JSON and several
+documents are taken as well. Without the last two kinds there are no tenants.
 """
 
 import json
@@ -14,12 +15,15 @@ import yaml
 
 from apiserver.cluster.dra import DeviceClassObject, mapped_names
 from apiserver.cluster.kubevirt import KubeVirtObject, permitted_names
+from apiserver.cluster.namespaces import NamespaceObject, Quota, QuotaObject, to_namespace, to_quota
 from apiserver.cluster.objects import NodeObject, PodObject, to_node, to_pod
+from apiserver.cluster.tenancy import Tenancy
 from apiserver.cluster.view import View
 from apiserver.gpu.classes import GPUClass, parse_class
 from apiserver.gpu.nodes import Node
 from apiserver.gpu.offers import Permits
 from apiserver.gpu.pods import Pod
+from apiserver.gpu.tenants import Namespace
 
 
 class SnapshotError(ValueError):
@@ -36,6 +40,8 @@ class Snapshot:
         pods: the pods that hold or wait for devices.
         kubevirts: installations of KubeVirt.
         device_classes: DeviceClasses of DRA.
+        namespaces: the namespaces.
+        quotas: the ResourceQuotas that limit devices.
         skipped: how many objects of each kind are of no use here.
         rejected: objects of a useful kind that could not be read, each with the reason.
     """
@@ -45,16 +51,22 @@ class Snapshot:
     pods: list[Pod] = field(default_factory=list)
     kubevirts: list[KubeVirtObject] = field(default_factory=list)
     device_classes: list[DeviceClassObject] = field(default_factory=list)
+    namespaces: list[Namespace] = field(default_factory=list)
+    quotas: list[Quota] = field(default_factory=list)
     skipped: Counter[str] = field(default_factory=Counter)
     rejected: list[str] = field(default_factory=list)
 
-    def fill(self, view: View, *, kubevirt: bool = False) -> None:
+    def fill(self, view: View, tenancy: Tenancy | None = None, *, kubevirt: bool = False) -> None:
         """Make the view hold exactly these objects; a kind that the dump lacks is not checked.
 
         Args:
             view: what is told.
+            tenancy: what is told of namespaces and budgets, if anybody asks for them.
             kubevirt: whether KubeVirt's table decides what is permitted.
         """
+        if tenancy is not None:
+            tenancy.replace_quotas(self.quotas)
+            tenancy.replace_namespaces(self.namespaces)
         view.set_permits(Permits(permitted_names(self.kubevirts) if kubevirt else None))
         view.set_mapped(mapped_names(self.device_classes))
         view.replace_classes(self.classes)
@@ -134,6 +146,11 @@ def _take(item: Mapping[str, Any], snapshot: Snapshot) -> None:
                 snapshot.pods += [pod] if pod is not None else []
             case ("cozystack.io", "GPUClass"):
                 snapshot.classes.append(_writable(parse_class(item)))
+            case ("", "Namespace"):
+                snapshot.namespaces.append(to_namespace(msgspec.convert(item, NamespaceObject)))
+            case ("", "ResourceQuota"):
+                quota = to_quota(msgspec.convert(item, QuotaObject))
+                snapshot.quotas += [quota] if quota is not None else []
             case ("kubevirt.io", "KubeVirt"):
                 snapshot.kubevirts.append(msgspec.convert(item, KubeVirtObject))
             case ("resource.k8s.io", "DeviceClass"):

@@ -8,6 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from apiserver.cluster.changes import Changes, Feed
 from apiserver.gpu.capacity import Explained, NodeShare, Tally, explain, node_share
 from apiserver.gpu.classes import GPUClass
 from apiserver.gpu.nodes import Node
@@ -70,7 +71,7 @@ class View:
         resource_names: how many classes may sell one resource name.
 
     Attributes:
-        on_change: called when something changed, once until the changes are taken.
+        feed: tells those who follow.
     """
 
     def __init__(
@@ -92,8 +93,7 @@ class View:
         self._unreadable: defaultdict[str, dict[str, set[str]]] = defaultdict(dict)  # resource -> node -> pods
         self._pending: Counter[str] = Counter()
         self._nominated: Counter[str] = Counter()
-        self._changed: set[str] = set()
-        self.on_change: Callable[[], None] | None = None
+        self.feed: Feed[ClassReport] = Feed()
 
     # What it answers.
 
@@ -133,15 +133,14 @@ class View:
         """The DeviceClasses by which DRA hands out the class's resource name, besides what is counted here."""
         return self._mapped.get(self._classes[name].gpu_class.resource_name, ())
 
+    def follow(self, on_change: Callable[[], None] | None = None) -> Changes[ClassReport]:
+        """A reader of what changes, to which every class is new; of a class that went it is told the last report."""
+        return self.feed.follow(on_change, self._classes)
+
     @property
     def permits(self) -> Permits:
         """What KubeVirt permits."""
         return self._permits
-
-    def take_changed(self) -> set[str]:
-        """The classes that changed, came or went since the last call."""
-        changed, self._changed = self._changed, set()
-        return changed
 
     # What it is told.
 
@@ -214,39 +213,29 @@ class View:
             self._recount(state, node_name)
         for resource in {gpu_class.resource_name, old.gpu_class.resource_name if old else gpu_class.resource_name}:
             self._resolve(resource)
-        self._mark(gpu_class.name)
+        self.feed.mark(gpu_class.name)
 
     def delete_class(self, name: str) -> None:
         """Forget a class."""
-        old = self._classes.pop(name, None)
-        if old is not None:
-            self._sellers[old.gpu_class.resource_name].discard(name)
-            self._resolve(old.gpu_class.resource_name)
-            self._mark(name)
+        last = self.report(name)
+        if last is not None:
+            del self._classes[name]
+            self._sellers[last.gpu_class.resource_name].discard(name)
+            self._resolve(last.gpu_class.resource_name)
+            self.feed.departs(name, last)
+            self.feed.mark(name)
 
     def set_permits(self, permits: Permits) -> None:
         """Take what KubeVirt permits."""
         if permits != self._permits:
             self._permits = permits
-            self._mark(*self._classes)
+            self.feed.mark(*self._classes)
 
     def set_mapped(self, mapped: Mapping[str, tuple[str, ...]]) -> None:
         """Take the DeviceClasses that map each extended resource name; only the page of a class tells of them."""
         self._mapped = dict(mapped)
 
-    def announce(self) -> None:
-        """Say that there is something to be read, even if that is nothing."""
-        if self.on_change is not None:
-            self.on_change()
-
     # How it follows.
-
-    def _mark(self, *names: str) -> None:
-        """Remember what changed, and say so once until it is taken."""
-        is_first = not self._changed
-        self._changed.update(names)
-        if is_first and self._changed:
-            self.announce()
 
     def _node_changed(self, name: str, old: Node | None, new: Node | None) -> None:
         before = old.resource_names() if old else set()
@@ -291,7 +280,7 @@ class View:
     def _recount_sellers(self, resource: str, node_name: str) -> None:
         for class_name in self._sellers.get(resource, ()):
             self._recount(self._classes[class_name], node_name)
-            self._mark(class_name)
+            self.feed.mark(class_name)
 
     def _recount(self, state: _ClassState, node_name: str) -> None:
         """Work out anew what one node contributes to one class."""
@@ -315,4 +304,4 @@ class View:
             claim = claims.get(state.gpu_class.name, Claim())
             if claim != state.claim:
                 state.claim = claim
-                self._mark(state.gpu_class.name)
+                self.feed.mark(state.gpu_class.name)

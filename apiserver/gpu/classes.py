@@ -17,6 +17,9 @@ MODE_VGPU: Final = "vgpu"
 BUDGET_DOMAIN: Final = "gpuclass.cozystack.io"
 """Domain of the quota keys; a device may not be named inside it."""
 
+MAX_CLASS_NAME: Final = 63
+"""Characters of a class's name, which is a DNS label."""
+
 _FEATURE_TYPES: Final = (1, 4)
 _MAX_TEXT: Final = 63
 _MAX_COUNT: Final = 2**31 - 1
@@ -72,6 +75,11 @@ class GPUClass:
     def records_ownership(self) -> bool:
         """Whether the recorded owner mark counts: it names, byte for byte, what the spec names."""
         return bool(self.resource_name) and self.owned_resource_name == self.resource_name
+
+
+def is_label_value(text: str) -> bool:
+    """Whether it may be the value of a label; the empty one may."""
+    return _LABEL_VALUE.fullmatch(text) is not None
 
 
 def parse_class(raw: Mapping[str, Any]) -> GPUClass:
@@ -289,7 +297,7 @@ def _toleration_violations(entry: Mapping[str, Any]) -> list[tuple[str, str]]:
         wrong.append(("operator", "must be Equal or Exists"))
     if operator == EXISTS and value:
         wrong.append(("value", "must be empty when operator is Exists"))
-    if operator in ("", EQUAL) and not _LABEL_VALUE.fullmatch(value):
+    if operator in ("", EQUAL) and not is_label_value(value):
         wrong.append(("value", "must be a label value"))
     if effect not in ("", NO_SCHEDULE, PREFER_NO_SCHEDULE, NO_EXECUTE):
         wrong.append(("effect", "must be NoSchedule, PreferNoSchedule or NoExecute"))

@@ -68,10 +68,12 @@ class History:
 
     Attributes:
         horizon: changes after this version are remembered, those up to it are not.
+        keep: how many changes are remembered at most; None for the usual number.
     """
 
     def __init__(self, begins: int, clock: Callable[[], float] = time.monotonic) -> None:
         self.horizon = begins
+        self.keep: int | None = None
         self._clock = clock
         self._changes: deque[tuple[float, Change]] = deque()
         self._first = 0
@@ -86,8 +88,8 @@ class History:
         """Remember a change, and forget what is too old or too much."""
         self._changes.append((self._clock(), change))
         self._positions[change.version] = self.end
-        oldest = self._clock() - KEEP_SECONDS
-        while len(self._changes) > KEEP_CHANGES or self._changes[0][0] < oldest:
+        oldest, keep = self._clock() - KEEP_SECONDS, KEEP_CHANGES if self.keep is None else self.keep
+        while len(self._changes) > keep or self._changes[0][0] < oldest:
             del self._positions[self.horizon]
             _, forgotten = self._changes.popleft()
             self._first += 1

@@ -7,6 +7,7 @@ Source: kube-openapi pkg/handler (handler.go) and pkg/handler3 (handler.go) of K
 
 import gzip
 import hashlib
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from typing import Final
@@ -86,6 +87,33 @@ class _Document:
             return any(tag.value in (self.hash, "*") for tag in tags)
         since = request.if_modified_since
         return since is not None and since >= self._since
+
+
+def without_resource(text: bytes, plural: str) -> bytes:
+    """A document, of either version, without one resource: its paths, and the definitions that only they refer to."""
+    document = orjson.loads(text)
+    document["paths"] = {path: item for path, item in document["paths"].items() if plural not in path.split("/")}
+    holder, key = (document, "definitions") if "definitions" in document else (document["components"], "schemas")
+    wanted, found = list(_references(document["paths"])), set[str]()
+    while wanted:
+        name = wanted.pop()
+        if name not in found:
+            found.add(name)
+            wanted += _references(holder[key][name])
+    holder[key] = {name: schema for name, schema in holder[key].items() if name in found}
+    return orjson.dumps(document)
+
+
+def _references(value: object) -> Iterator[str]:
+    """The names of the definitions that something refers to."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            if key == "$ref":
+                yield str(inner).rpartition("/")[2]
+            yield from _references(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _references(inner)
 
 
 def _accepts_json(request: web.Request) -> bool:

@@ -21,6 +21,7 @@ from apiserver.serving.resources import GroupVersion, Resource, Subresource
 from apiserver.serving.responses import respond
 from apiserver.serving.selectors import METADATA_FIELDS, Selection, make_selection
 from apiserver.serving.status import BadRequest, MethodNotAllowed, NotAcceptable, NotFound
+from apiserver.serving.store import ResourceStore
 from apiserver.serving.streams import Encoder, write_stream
 from apiserver.serving.tables import Layout, Object, make_table, partial, read_include
 from apiserver.serving.watching import Watch
@@ -48,8 +49,12 @@ class Reading:
         """
         resource = self._served.resource(info.resource)
         subresource = resource.subresource(info.subresource) if resource and info.subresource else None
-        misplaced = resource is not None and not resource.namespaced and info.namespace
-        if resource is None or misplaced or len(info.parts) > _MAX_PARTS or (info.subresource and not subresource):
+        if (
+            resource is None
+            or _is_misplaced(info, resource)
+            or len(info.parts) > _MAX_PARTS
+            or (info.subresource and not subresource)
+        ):
             raise NotFound.resource()
         if info.is_deprecated_watch:
             raise NotFound.resource()
@@ -71,8 +76,9 @@ class Reading:
 
     async def _get(self, request: web.Request, info: RequestInfo, resource: Resource) -> web.StreamResponse:
         representation = negotiate(request.headers.get("Accept", ""))
-        await self._wait_for_version(request, resource)
-        found = resource.store.get((info.namespace, info.name))
+        async with resource.store.open(info.namespace) as store:
+            await self._wait_for_version(request, store)
+            found = store.get((info.namespace, info.name))
         if found is None:
             raise NotFound.object(info.group, info.resource, info.name)
         if representation.convert_to:
@@ -83,7 +89,8 @@ class Reading:
         self, request: web.Request, info: RequestInfo, resource: Resource, subresource: Subresource
     ) -> web.StreamResponse:
         representation = negotiate(request.headers.get("Accept", ""))
-        await self._wait_for_version(request, resource)
+        async with resource.store.open(info.namespace) as store:
+            await self._wait_for_version(request, store)
         found = subresource.read(info.namespace, info.name)
         if found is None:
             raise NotFound.object(info.group, info.resource, info.name)
@@ -91,19 +98,20 @@ class Reading:
             return self._converted(request, found, subresource.layout, representation)
         return respond(request, found, representation)
 
-    async def _wait_for_version(self, request: web.Request, resource: Resource) -> None:
+    async def _wait_for_version(self, request: web.Request, store: ResourceStore) -> None:
         """A version asked of one object is the oldest that will do."""
         if "export" in request.query:
             raise BadRequest("the export parameter, deprecated since v1.14, is no longer supported")
         version = request.query.get("resourceVersion", "")
         options = read_options({"resourceVersion": version}, watch=False)
-        await resource.store.wait_until_fresh(options.resource_version)
+        await store.wait_until_fresh(options.resource_version)
 
     async def _list(self, request: web.Request, info: RequestInfo, resource: Resource) -> web.StreamResponse:
         representation = negotiate(request.headers.get("Accept", ""))
         options = read_options(request.query, watch=False)
         selection = self._selection(request.query, resource)
-        page = await read_page(resource.store, info.namespace, selection, options)
+        async with resource.store.open(info.namespace) as store:
+            page = await read_page(store, info.namespace, selection, options)
         if not representation.convert_to:
             return respond(request, list_body(self._served, resource, page), representation)
         objects = [item.object for item in page.items]
@@ -121,18 +129,20 @@ class Reading:
     async def _watch(self, request: web.Request, info: RequestInfo, resource: Resource) -> web.StreamResponse:
         representation = negotiate(request.headers.get("Accept", ""), stream=True)
         options = read_options(request.query, watch=True)
-        watch = Watch(
-            store=resource.store,
-            namespace=info.namespace,
-            selection=self._selection(request.query, resource),
-            options=options,
-            # Spread, so that those who came together do not come again together.
-            lasts=options.timeout_seconds or _MIN_WATCH_SECONDS * (1 + random.random()),  # noqa: S311 # no secret
-            closing=self._closing,
-            type_meta={"kind": resource.kind, "apiVersion": self._served.api_version},
-        )
+        selection = self._selection(request.query, resource)
         encoder = Encoder(representation, resource.layout, read_include(request.query))
-        return await write_stream(request, watch.batches(), encoder)
+        async with resource.store.open(info.namespace) as store:
+            watch = Watch(
+                store=store,
+                namespace=info.namespace,
+                selection=selection,
+                options=options,
+                # Spread, so that those who came together do not come again together.
+                lasts=options.timeout_seconds or _MIN_WATCH_SECONDS * (1 + random.random()),  # noqa: S311 # no secret
+                closing=self._closing,
+                type_meta={"kind": resource.kind, "apiVersion": self._served.api_version},
+            )
+            return await write_stream(request, watch.batches(), encoder)
 
     def _selection(self, query: Mapping[str, str], resource: Resource) -> Selection:
         getters = {**METADATA_FIELDS, **resource.fields}
@@ -168,6 +178,13 @@ class Reading:
             now=datetime.now(UTC),
         )
         return respond(request, table, representation)
+
+
+def _is_misplaced(info: RequestInfo, resource: Resource) -> bool:
+    """Whether the path is for a resource of the other scope. Without a namespace only lists go across all of them."""
+    if not resource.namespaced:
+        return bool(info.namespace)
+    return bool(info.name) and not info.namespace
 
 
 def list_body(served: GroupVersion, resource: Resource, page: Page) -> bytes:

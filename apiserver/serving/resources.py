@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from apiserver.serving.openapi import OpenAPI
 from apiserver.serving.selectors import FieldGetter
-from apiserver.serving.store import ResourceStore
+from apiserver.serving.store import Stores
 from apiserver.serving.tables import Layout, Object
 
 
@@ -38,7 +38,7 @@ class Resource:
         singular: as kubectl takes it.
         kind: of one object; a list is kind + "List".
         namespaced: whether objects live in namespaces.
-        store: the objects.
+        store: the objects, or where those of a namespace are.
         layout: their Table.
         short_names: further names for kubectl.
         categories: groups of resources for kubectl.
@@ -50,7 +50,7 @@ class Resource:
     singular: str
     kind: str
     namespaced: bool
-    store: ResourceStore
+    store: Stores
     layout: Layout
     short_names: tuple[str, ...] = ()
     categories: tuple[str, ...] = ()

@@ -3,10 +3,10 @@
 import asyncio
 import math
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import orjson
 
@@ -22,7 +22,7 @@ FRESH_SECONDS: Final = 3
 
 _FRESH_POLL_SECONDS: Final = 0.05
 _MARK_SECONDS: Final = 1
-_RETRY_SECONDS: Final = 0.1
+RETRY_SECONDS: Final = 0.1
 """Between two looks whether a true answer can be given."""
 
 
@@ -34,17 +34,47 @@ class Listing:
     items: Sequence[Stored]
 
 
+class Past(Protocol):
+    """What is known of deletions beyond what a store itself has seen: it may be younger than what it stands for."""
+
+    @property
+    def horizon(self) -> int:
+        """Every deletion after this version is known."""
+
+    def deletions(self) -> Iterable[Change]:
+        """Those deletions, in the order of their versions."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """How a store differs that is one of several, made when it is needed.
+
+    Attributes:
+        past: what went before it was made.
+        catch_up: brings it up to date without holding others up.
+        keep: how many changes it remembers, or one for each of its objects if those are more.
+        pause_seconds: between two batches of a watch; changes in between are told as one.
+    """
+
+    past: Past
+    catch_up: Callable[[], Awaitable[None]]
+    keep: int
+    pause_seconds: float = 0
+
+
 class ResourceStore:
-    """What is served of one resource.
+    """What is served of one resource, or of a part of it.
 
     Args:
         versions: makes the versions.
         refresh: called before every read, to bring the store up to date with put and delete; raises a StatusError
             while no true answer can be given.
         clock: seconds that only grow.
+        scope: what is different when the store is one of several.
 
     Attributes:
         watchers: how many follow at present.
+        pause_seconds: between two batches of a watch.
     """
 
     def __init__(
@@ -52,10 +82,13 @@ class ResourceStore:
         versions: VersionSource,
         refresh: Callable[["ResourceStore"], None],
         clock: Callable[[], float] = time.monotonic,
+        scope: Scope | None = None,
     ) -> None:
         self._versions = versions
         self._refresh = refresh
         self._clock = clock
+        self._scope = scope
+        self.pause_seconds = scope.pause_seconds if scope is not None else 0
         self._objects: dict[Key, tuple[Mapping[str, Any], Stored]] = {}
         self._items: Sequence[Stored] | None = None
         self._history: History | None = None
@@ -78,7 +111,9 @@ class ResourceStore:
         if old is not None and old[0]["metadata"].get("uid") != content["metadata"].get("uid"):
             self.delete(key)
             old = None
-        stored = _at_version(content, self._advance())
+        # What is there before anything is told needs no versions of its own.
+        begun = self._history is not None or not self._version
+        stored = at_version(content, self._advance() if begun else self._version)
         self._objects[key] = content, stored
         self._items = None
         before = None if old is None else old[1]
@@ -89,8 +124,12 @@ class ResourceStore:
         old = self._objects.pop(key, None)
         if old is not None:
             self._items = None
-            last = _at_version(old[0], self._advance())
+            last = at_version(old[0], self._advance())
             self._record(Change(self._version, DELETED, key, last, old[1]))
+
+    def holds(self, key: Key) -> bool:
+        """Whether it holds an object of that key, as far as it was told."""
+        return key in self._objects
 
     def touch(self) -> None:
         """Something may have changed: bring those who watch up to date soon. Without watchers this costs nothing.
@@ -101,6 +140,11 @@ class ResourceStore:
             self._flush = asyncio.get_running_loop().call_later(COALESCE_SECONDS, self._flush_now)
 
     # What it answers.
+
+    @asynccontextmanager
+    async def open(self, _: str) -> AsyncIterator["ResourceStore"]:
+        """Itself: one store holds every namespace."""
+        yield self
 
     def get(self, key: Key) -> Stored | None:
         """One object, or None."""
@@ -152,6 +196,8 @@ class ResourceStore:
             if self._clock() > deadline:
                 raise TooLargeVersion(version, self._version)
             await asyncio.sleep(_FRESH_POLL_SECONDS)
+        if self._scope is not None:
+            await self._scope.catch_up()
         self._update()
 
     # What watches need.
@@ -160,6 +206,18 @@ class ResourceStore:
     def history(self) -> History:
         """What changed lately, up to now."""
         return self._update()
+
+    @property
+    def horizon(self) -> int:
+        """From versions after this one on, a watch can be taken up."""
+        history = self.history
+        return history.horizon if self._scope is None else self._scope.past.horizon
+
+    def remembered(self) -> Sequence[Change]:
+        """Every change that is known; of those from before this store was made, only deletions."""
+        history = self.history
+        past = () if self._scope is None else self._scope.past.deletions()
+        return [*past, *history.remembered()]
 
     def mark(self) -> int:
         """A version of now, or of a moment ago: everything up to it is in the history."""
@@ -202,7 +260,7 @@ class ResourceStore:
             self._update()
         except StatusError:  # no true answer at present: nothing is told, and it is tried again
             if self.watchers or self._history is None:
-                self._flush = asyncio.get_running_loop().call_later(_RETRY_SECONDS, self._flush_now)
+                self._flush = asyncio.get_running_loop().call_later(RETRY_SECONDS, self._flush_now)
 
     def _advance(self) -> int:
         self._version = self._versions.next()
@@ -211,11 +269,28 @@ class ResourceStore:
 
     def _record(self, change: Change) -> None:
         if self._history is not None:
+            if self._scope is not None:
+                self._history.keep = max(self._scope.keep, len(self._objects))
             self._history.record(change)
             if change.now is not None:
                 self.wake()
 
 
-def _at_version(content: Mapping[str, Any], version: int) -> Stored:
+class Stores(Protocol):
+    """Where the objects of a resource are read: in one store, or in one for each namespace."""
+
+    def open(self, namespace: str) -> AbstractAsyncContextManager[ResourceStore]:
+        """The store for a namespace, or for all ("" for these), for the length of a request.
+
+        Raises:
+            StatusError: no true answer can be given at present.
+        """
+
+    def wake(self) -> None:
+        """Make everybody look who waits for news."""
+
+
+def at_version(content: Mapping[str, Any], version: int) -> Stored:
+    """An object as it is served at a version."""
     served = {**content, "metadata": {**content["metadata"], "resourceVersion": str(version)}}
     return Stored(served, orjson.dumps(served))

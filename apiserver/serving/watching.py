@@ -7,10 +7,10 @@ Source: apiserver pkg/endpoints/handlers/watch.go and pkg/storage/cacher of Kube
 import asyncio
 import math
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from apiserver.serving.history import ADDED, DELETED, MODIFIED, Change, ForgottenError, Key, Stored
@@ -89,8 +89,8 @@ class Watch:
             position = history.position(version)
             if position is not None:
                 return position, ()
-            if version < history.horizon:
-                message = f"too old resource version: {version} ({history.horizon})"
+            if version < self.store.horizon:
+                message = f"too old resource version: {version} ({self.store.horizon})"
                 return None, [Event(ERROR, Expired(message).body())]
         return history.end, self._initial()
 
@@ -105,16 +105,26 @@ class Watch:
             except (ForgottenError, StatusError):
                 return  # too slow for what is remembered, or no true answer at present: the client begins anew
             position += len(changes)
-            events = [event for change in changes for event in self._told(change)]
+            told = fold(changes) if self.store.pause_seconds else changes
+            events = [event for change in told for event in self._told(change)]
             if mark is not None:
                 events.append(self._bookmark(mark))
                 bookmark_at = self._next_bookmark(ends)
             if events:
                 yield events
+                await self._pause(ends)
             elif not changes:
                 with suppress(TimeoutError):
                     async with asyncio.timeout(min(ends, bookmark_at) - self.clock()):
                         await news.wait()
+
+    async def _pause(self, ends: float) -> None:
+        """Let changes come together, if the store wants it so."""
+        seconds = min(self.store.pause_seconds, ends - self.clock())
+        if seconds > 0:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await self.closing.wait()
 
     def _initial(self) -> list[Event]:
         """All objects as they are, every deletion that is remembered if a version is taken up, and the closing mark."""
@@ -131,7 +141,7 @@ class Watch:
         """A deletion of each object that was selected at any time that is remembered, and is not any more."""
         last = {
             change.key: (change.before, change.version)
-            for change in self.store.history.remembered()
+            for change in self.store.remembered()
             if change.before is not None and self._selects(change.before)
         }
         for key, (known, version) in last.items():
@@ -164,6 +174,25 @@ class Watch:
             return math.inf
         now, last = self.clock(), ends - LAST_BOOKMARK_SECONDS
         return min(now + BOOKMARK_SECONDS, last) if now < last else math.inf
+
+
+def fold(changes: Iterable[Change]) -> list[Change]:
+    """The same in fewer changes: one of each object, from before the first to after the last, in order of the last.
+
+    One that came and went is left out; one that was made again is another object.
+    """
+    folded: dict[tuple[Key, str], Change] = {}
+    for change in changes:
+        if change.now is None:
+            continue
+        identity = change.key, str(change.now.object["metadata"].get("uid", ""))
+        earlier = folded.pop(identity, None)
+        before = change.before if earlier is None else earlier.before
+        if change.type == DELETED and before is None:
+            continue
+        type_ = DELETED if change.type == DELETED else ADDED if before is None else MODIFIED
+        folded[identity] = replace(change, type=type_, before=before)
+    return list(folded.values())
 
 
 def _last_state(known: Stored, version: int) -> Event:

@@ -7,6 +7,7 @@ from typing import Any
 import aiohttp
 import pytest
 
+from apiserver.gpu.classes import parse_class
 from apiserver.gpu.pods import Pod
 from tests.http.conftest import RESOURCE, Client, Cluster
 
@@ -180,6 +181,22 @@ async def test_websocket_of_another_page(client: Client) -> None:
     own = str(client.make_url("")).rstrip("/")
     async with client.ws_connect(f"{PATH}?watch=1", origin=own) as socket:
         await socket.receive_json(timeout=5)
+
+
+async def test_came_and_went_unread(client: Client, cluster: Cluster) -> None:
+    """A class that came and went while nobody read here is DELETED for who saw it at another replica."""
+    version = int((await (await client.get(PATH)).json())["metadata"]["resourceVersion"])
+    passing = {"metadata": {"name": "passing", "uid": "u-2"}, "spec": {}}
+    cluster.view.apply_class(parse_class(passing))
+    cluster.view.delete_class("passing")
+    foreign = {"watch": "1", "resourceVersion": str(version + 1), "timeoutSeconds": "1"}
+    async with client.get(PATH, params=foreign) as response:
+        events = [await next_event(response) for _ in range(2)]
+    assert [(event["type"], event["object"]["metadata"]["name"]) for event in events] == [
+        ("ADDED", "l40s"),
+        ("DELETED", "passing"),
+    ]
+    assert events[1]["object"]["metadata"]["uid"] == "u-2"
 
 
 async def test_who_leaves_is_forgotten(client: Client, cluster: Cluster) -> None:

@@ -11,9 +11,14 @@ from typing import Any
 
 import pytest
 
+from apiserver.catalog.collections import COLLECTIONS
+from apiserver.catalog.gpuoffers import Offering
 from apiserver.catalog.install import install
-from apiserver.catalog.schema import COLLECTIONS, INT64, OBJECT_META, STRING, Collection, Field, ListOf, Object
+from apiserver.catalog.schema import GPU_CLASSES, INT64, OBJECT_META, STRING, Collection, Field, ListOf, Object
+from apiserver.cluster.tenancy import Tenancy
 from apiserver.cluster.view import View
+from apiserver.gpu.tenants import TenantRules
+from apiserver.serving.openapi import without_resource
 from apiserver.serving.versions import VersionSource
 from openapi import lint
 from openapi.definitions import GVK, Definitions, Dialect, GroupVersion
@@ -24,7 +29,8 @@ Json = dict[str, Any]
 
 ROOT = HERE.parent
 SPACE = "io.cozystack.catalog.v1alpha1."
-PATH = "/apis/catalog.cozystack.io/v1alpha1/gpuclasses"
+BASE = "/apis/catalog.cozystack.io/v1alpha1"
+PATH = f"{BASE}/gpuclasses"
 
 
 def committed(name: str) -> Json:
@@ -41,7 +47,8 @@ def test_committed_is_generated(name: str) -> None:
 
 def test_describes_what_is_served() -> None:
     """The declarations and what is installed have the same resources, kinds, verbs and selectors."""
-    served = install(View(), VersionSource(lambda: 0.0), lambda: None)
+    offering = Offering(Tenancy(), TenantRules(), lambda: None)
+    served = install(View(), VersionSource(lambda: 0.0), lambda: None, offering)
     assert (served.group, served.version) == (SERVED.group, SERVED.version)
     declared = {each.plural: each for each in COLLECTIONS}
     assert [each.plural for each in served.resources] == list(declared)
@@ -84,8 +91,35 @@ def test_operations() -> None:
             "GPUClassCatalog",
             {"$ref": f"#/definitions/{SPACE}GPUClassCatalog"},
         ),
+        f"{BASE}/gpuoffers": (
+            "listCatalogCozystackIoV1alpha1GPUOfferForAllNamespaces",
+            "list",
+            "GPUOffer",
+            {"$ref": f"#/definitions/{SPACE}GPUOfferList"},
+        ),
+        f"{BASE}/namespaces/{{namespace}}/gpuoffers": (
+            "listCatalogCozystackIoV1alpha1NamespacedGPUOffer",
+            "list",
+            "GPUOffer",
+            {"$ref": f"#/definitions/{SPACE}GPUOfferList"},
+        ),
+        f"{BASE}/namespaces/{{namespace}}/gpuoffers/{{name}}": (
+            "readCatalogCozystackIoV1alpha1NamespacedGPUOffer",
+            "get",
+            "GPUOffer",
+            {"$ref": f"#/definitions/{SPACE}GPUOffer"},
+        ),
     }
     assert paths[PATH]["get"]["tags"] == ["catalogCozystackIo_v1alpha1"]
+
+
+@pytest.mark.parametrize(("name", "check"), [("v2.json", lint.problems_2), ("v3.json", lint.problems_3)])
+def test_without_offers(name: str, check: Callable[[Json, GroupVersion], list[str]]) -> None:
+    """Without offers the documents are what would be generated without them, and keep every rule."""
+    generated = {"v2.json": version_2, "v3.json": version_3}[name](SERVED, [GPU_CLASSES])
+    pruned = json.loads(without_resource((HERE / name).read_bytes(), "gpuoffers"))
+    assert pruned == json.loads(json.dumps(generated))
+    assert check(pruned, SERVED) == []
 
 
 def test_versions_agree() -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from apiserver.gpu.ownership import ResourceNames
+from apiserver.gpu.tenants import TenantRules
 from apiserver.settings import Input, Settings, SettingsError, make_parser, read_settings
 
 README = Path(__file__).parents[2] / "README.md"
@@ -23,6 +24,8 @@ def test_every_flag(tmp_path: Path) -> None:
     arguments += ["--tls-cert-file", str(file), "--tls-private-key-file", str(file), "--resource-names", "shared"]
     arguments += ["--authorization-always-allow-paths", "/livez,/x", "--node-selector", "a.b/c=d,e==", "--kubevirt"]
     arguments += ["--max-staleness", "2m1.5s", "--shutdown-delay-duration", "15s"]
+    arguments += ["--vgpu-entitlement-label", "a.b/c="]
+    arguments += ["--license-secret-name", "x-{class}", "--tenant-offers"]
     _, settings = read_settings(arguments)
     assert settings == Settings(
         kubeconfig=file,
@@ -36,6 +39,7 @@ def test_every_flag(tmp_path: Path) -> None:
         kubevirt=True,
         max_staleness=121.5,
         shutdown_delay=15,
+        tenant_rules=TenantRules(("a.b/c", ""), "x-{class}"),
         verbosity=2,
     )
 
@@ -47,6 +51,15 @@ def test_loopback_inputs(mode: list[str]) -> None:
     assert (settings.bind_address, settings.insecure_port) == ("127.0.0.1", 9)
     with pytest.raises(SettingsError, match="--bind-address"):
         read_settings(["serve", *mode, "--bind-address", "0.0.0.0"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "is_on"),
+    [([], True), (["--tenant-offers"], True), (["--tenant-offers=true"], True), (["--tenant-offers=false"], False)],
+)
+def test_tenant_offers(arguments: list[str], is_on: bool) -> None:
+    """Offers to tenants are switched as Kubernetes switches: on by default, off by =false."""
+    assert read_settings(["serve", *arguments])[1].tenant_offers is is_on
 
 
 def test_get() -> None:
@@ -76,6 +89,19 @@ def test_get() -> None:
         pytest.param(["--snapshot", "-", "--max-staleness", "3m"], ["--max-staleness"], id="the age of a file"),
         pytest.param(["--shutdown-delay-duration=-1s"], ["--shutdown-delay-duration"], id="a negative delay"),
         pytest.param(["--shutdown-delay-duration", "15"], ["--shutdown-delay-duration"], id="a delay without a unit"),
+        pytest.param(["--tenant-offers=no"], ["--tenant-offers"], id="neither true nor false"),
+        pytest.param(["--vgpu-entitlement-label", "a"], ["--vgpu-entitlement-label"], id="a label of any value"),
+        pytest.param(["--vgpu-entitlement-label", "a=b=c"], ["--vgpu-entitlement-label"], id="no label value"),
+        pytest.param(["--vgpu-entitlement-label", "=b"], ["--vgpu-entitlement-label"], id="no label key"),
+        pytest.param(["--license-secret-name", "x"], ["--license-secret-name"], id="one Secret for all classes"),
+        pytest.param(["--license-secret-name", "{class}{class}"], ["--license-secret-name"], id="the class twice"),
+        pytest.param(["--license-secret-name", "X-{class}"], ["--license-secret-name"], id="no name of a Secret"),
+        pytest.param(["--license-secret-name", "x" * 200 + "{class}"], ["--license-secret-name"], id="too long"),
+        pytest.param(
+            ["--tenant-offers=false", "--license-secret-name", "{class}", "--vgpu-entitlement-label", "a=b"],
+            ["--vgpu-entitlement-label", "--license-secret-name"],
+            id="rules of offers that are not made",
+        ),
         pytest.param(["--colour", "x"], ["--colour", "x"], id="no such flag"),
         pytest.param(["--secure", "1"], ["--secure", "1"], id="flags are not abbreviated"),
         pytest.param(

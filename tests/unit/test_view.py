@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apiserver.cluster.view import View, Waiting
+from apiserver.cluster.view import ClassReport, View, Waiting
 from apiserver.gpu.classes import GPUClass
 from apiserver.gpu.nodes import Node
 from apiserver.gpu.offers import Permits
@@ -112,15 +112,24 @@ def _key(value: Any) -> Any:  # noqa: ANN401 # as above
 def test_deltas_equal_rebuild(deltas: list[tuple[str, Any]]) -> None:
     """After any sequence of deltas the view says what one built from nothing says, and what changed was marked."""
     view, objects = View(), Objects()
+    changes = view.follow()
     for verb, value in deltas:
         before = everything(view)
-        view.take_changed()
+        changes.take()
         getattr(view, verb)(value)
         objects.take(verb, value)
         after = everything(view)
         changed = {name for name in {*before, *after} if _totals(before, name) != _totals(after, name)}
-        assert changed <= view.take_changed()
+        taken = changes.take()
+        assert changed <= taken.names
+        assert {*before} - {*after} <= {*taken.departed} <= taken.names
+        assert all(_same_class(taken.departed[name], before[name][0]) for name in {*before} - {*after})
     assert everything(view) == everything(objects.rebuilt())
+
+
+def _same_class(departed: ClassReport, before: ClassReport) -> bool:
+    """Whether the last state of a class that went is the one it had."""
+    return departed.gpu_class == before.gpu_class and departed.tally == before.tally
 
 
 def _totals(said: dict[str, Any], name: str) -> Any:  # noqa: ANN401 # a tuple or nothing
@@ -177,16 +186,34 @@ def test_heartbeat_changes_nothing() -> None:
     view.apply_class(GPUClass("gpu", resource_name=R))
     node = Node("n", capacity={R: 4}, allocatable={R: 4})
     view.apply_node(node)
-    view.take_changed()
+    changes = view.follow()
+    assert changes.take().names == {"gpu"}
     view.apply_node(replace(node))
-    assert view.take_changed() == set()
+    assert changes.take().names == set()
 
 
 def test_permits_touch_every_class() -> None:
     """A new table of KubeVirt marks every class as changed, the same one again marks none."""
     view = View()
     view.apply_class(GPUClass("gpu", resource_name=R))
-    view.take_changed()
+    changes = view.follow()
+    changes.take()
     for changed in ({"gpu"}, set[str]()):
         view.set_permits(Permits(frozenset({R})))
-        assert view.take_changed() == changed
+        assert changes.take().names == changed
+
+
+def test_each_reader_takes_its_own() -> None:
+    """Two readers are told of the same, each once until it looks; and of what came and went in between."""
+    view, calls = View(), list[str]()
+    first, second = (view.follow(lambda name=name: calls.append(name)) for name in "ab")  # type: ignore[misc]
+    view.apply_class(GPUClass("gpu", resource_name=R))
+    view.apply_class(GPUClass("other"))
+    assert (calls, first.take().names) == (["a", "b"], {"gpu", "other"})
+    view.delete_class("gpu")
+    assert calls == ["a", "b", "a"]
+    for reader in (first, second):
+        taken = reader.take()
+        assert "gpu" in taken.names
+        assert taken.departed["gpu"].gpu_class.resource_name == R
+        assert reader.take().names == set()

@@ -284,7 +284,7 @@ async def test_touch_coalesces(time: Time, monkeypatch: pytest.MonkeyPatch) -> N
 
 async def test_begins_with_the_first_complete_state(time: Time, monkeypatch: pytest.MonkeyPatch) -> None:
     """What can be taken up begins when all is known, not when somebody first asks; until then nothing is told."""
-    monkeypatch.setattr(store, "_RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(store, "RETRY_SECONDS", 0.01)
     synced = False
 
     def refresh(made: ResourceStore) -> None:
