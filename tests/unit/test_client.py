@@ -247,9 +247,9 @@ async def test_silent_stream(fake: FakeApiserver, client: ClusterClient) -> None
 
 async def test_trickling_stream(fake: FakeApiserver, client: ClusterClient) -> None:
     """Every byte counts as a sign of life, not only whole lines."""
-    fake.watch_faults.append(Script((b"x",) * 100 + (b"\n",)))
-    async with client.stream(PATH, {"watch": "true"}, silence_seconds=0.1) as lines:
-        assert [line async for line in lines] == [b"x" * 100]
+    fake.watch_faults.append(Script((b"x",) * 400 + (b"\n",)))
+    async with client.stream(PATH, {"watch": "true"}, silence_seconds=0.5) as lines:
+        assert [line async for line in lines] == [b"x" * 400]
 
 
 async def test_refused_stream(fake: FakeApiserver, client: ClusterClient) -> None:
