@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from urllib.parse import unquote
 
+from cryptography import x509
 from multidict import CIMultiDict, CIMultiDictProxy
 
 from apiserver.serving.certificates import CertificateError, CertificateVerifier, common_name, user_of
@@ -225,6 +226,16 @@ def websocket_token(headers: Headers) -> str | None:
     return token or None
 
 
+# --- Certificates -----------------------------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=1024)
+def _user_of(certificate: x509.Certificate) -> User | None:
+    """Return the user of a verified certificate; a connection brings the same one with each of its requests."""
+    user = user_of(certificate)
+    return None if user is None else with_authenticated_group(user)
+
+
 # --- The authenticator ------------------------------------------------------------------------------------------------
 
 
@@ -321,7 +332,7 @@ class Authenticator:
         if peer is None or trusted is None:
             return None
         try:
-            return user_of(trusted.verify(peer.certificate, peer.intermediates, at=self._now()))
+            return _user_of(trusted.verify(peer.certificate, peer.intermediates, at=self._now()))
         except CertificateError as error:
             raise Unauthenticated(f"as a client: {error}") from error
 

@@ -129,6 +129,9 @@ class Authorizer:
         """
         if PRIVILEGED_GROUP in attributes.user.groups or self._is_open(attributes):
             return Verdict(Decision.ALLOW)
+        remembered = self._reviews.remembered(attributes)
+        if remembered is not None:
+            return remembered
         try:
             return await self._reviews.get(
                 attributes, lambda: self._review(attributes), remember=attributes.size < _REMEMBERED_BYTES

@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from pathlib import Path
 
 from cryptography import x509
@@ -157,6 +158,7 @@ _CA = (
 # --- Whom a certificate names -----------------------------------------------------------------------------------------
 
 
+@lru_cache(maxsize=_REMEMBERED_OUTCOMES)
 def common_name(certificate: x509.Certificate) -> str:
     """Return the subject's common name, the last one if there are several, "" if there is none."""
     names = _subject_strings(certificate, NameOID.COMMON_NAME)

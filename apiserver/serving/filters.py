@@ -156,7 +156,7 @@ def _attributes(info: RequestInfo, user: User, query: Mapping[str, str]) -> Attr
     """What is asked about in a review. Selectors count for collections, and only those that can be read."""
     labels: tuple[Requirement, ...] = ()
     fields: tuple[Requirement, ...] = ()
-    if info.verb in _SELECTIVE_VERBS:
+    if query and info.verb in _SELECTIVE_VERBS:
         labels = _readable(parse_label_selector, query.get("labelSelector", ""))
         fields = _readable(parse_field_selector, query.get("fieldSelector", ""))
     return Attributes(

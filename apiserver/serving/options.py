@@ -55,6 +55,8 @@ def read_options(query: Mapping[str, str], *, watch: bool) -> ListOptions:
         BadRequest: one cannot be understood.
         Invalid: some do not go together.
     """
+    if not query:
+        return _NO_OPTIONS
     limit, timeout_seconds = _integer(query, "limit"), _integer(query, "timeoutSeconds")
     causes = _watch_causes(query) if watch else _list_causes(query)
     if causes:
@@ -77,6 +79,10 @@ def read_options(query: Mapping[str, str], *, watch: bool) -> ListOptions:
         marks_initial_events=bool(asked_for_initial) and bookmarks,
         timeout_seconds=max(0, timeout_seconds),
     )
+
+
+_NO_OPTIONS: Final = ListOptions(send_initial_events=True)
+"""A list takes no notice of the initial events, and a watch begins with them."""
 
 
 def _integer(query: Mapping[str, str], key: str) -> int:

@@ -35,10 +35,12 @@ class Page:
     Attributes:
         metadata: of the list: its version, and how it goes on.
         items: in the order of their keys.
+        whole: the list of which these are all, if they are.
     """
 
     metadata: dict[str, Any]
     items: Sequence[Stored]
+    whole: Listing | None = None
 
 
 async def read_page(store: ResourceStore, namespace: str, selection: Selection, options: ListOptions) -> Page:
@@ -64,7 +66,8 @@ async def read_page(store: ResourceStore, namespace: str, selection: Selection, 
         metadata["continue"] = _make_token(version, key_of(items[-1]))
         if selection.selects_all:
             metadata["remainingItemCount"] = rest
-    return Page(metadata, items)
+    whole = listing if items is listing.items and version == listing.version else None
+    return Page(metadata, items, whole)
 
 
 def _selected(listing: Listing, namespace: str, selection: Selection) -> Sequence[Stored]:

@@ -8,7 +8,7 @@ import asyncio
 import random
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Final
 
 import orjson
 from aiohttp import web
@@ -21,7 +21,7 @@ from apiserver.serving.resources import GroupVersion, Resource, Subresource
 from apiserver.serving.responses import respond
 from apiserver.serving.selectors import METADATA_FIELDS, Selection, make_selection
 from apiserver.serving.status import BadRequest, MethodNotAllowed, NotAcceptable, NotFound
-from apiserver.serving.store import ResourceStore
+from apiserver.serving.store import ResourceStore, join_list
 from apiserver.serving.streams import Encoder, write_stream
 from apiserver.serving.tables import Layout, Object, make_table, partial, read_include
 from apiserver.serving.watching import Watch
@@ -83,7 +83,7 @@ class Reading:
             raise NotFound.object(info.group, info.resource, info.name)
         if representation.convert_to:
             return self._converted(request, found.object, resource.layout, representation)
-        return respond(request, found.body, representation)
+        return respond(request, found.body + b"\n", representation)
 
     async def _get_subresource(
         self, request: web.Request, info: RequestInfo, resource: Resource, subresource: Subresource
@@ -189,10 +189,7 @@ def _is_misplaced(info: RequestInfo, resource: Resource) -> bool:
 
 def list_body(served: GroupVersion, resource: Resource, page: Page) -> bytes:
     """A list as compact JSON, joined from the bytes of its items."""
-    head: dict[str, Any] = {
-        "kind": f"{resource.kind}List",
-        "apiVersion": served.api_version,
-        "metadata": page.metadata,
-    }
-    items = b",".join(item.body for item in page.items)
-    return orjson.dumps(head)[:-1] + b',"items":[' + items + b"]}"
+    head = orjson.dumps(
+        {"kind": f"{resource.kind}List", "apiVersion": served.api_version, "metadata": page.metadata},
+    )
+    return join_list(head, page.items) if page.whole is None else page.whole.body(head)

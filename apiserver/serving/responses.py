@@ -26,14 +26,13 @@ def respond(
 
     Args:
         request: the request.
-        content: the object, or its compact JSON when that exists already.
+        content: the object, or, when that exists already, its compact JSON with the newline that ends it.
         representation: what was negotiated.
         status: HTTP status.
     """
     body = _encode(content, representation, request)
     response = web.Response(status=status, body=body, headers={"Content-Type": representation.media_type})
-    accepts_gzip = "gzip" in (token.strip() for token in request.headers.get("Accept-Encoding", "").split(","))
-    if accepts_gzip and len(body) > _GZIP_THRESHOLD:
+    if len(body) > _GZIP_THRESHOLD and _accepts_gzip(request):
         response.body = gzip.compress(body, _GZIP_LEVEL, mtime=0)
         response.headers.update({"Content-Encoding": "gzip", "Vary": "Accept-Encoding"})
     return response
@@ -58,6 +57,10 @@ def respond_status(request: web.Request, error: StatusError) -> web.Response:
     return response
 
 
+def _accepts_gzip(request: web.Request) -> bool:
+    return "gzip" in (token.strip() for token in request.headers.get("Accept-Encoding", "").split(","))
+
+
 def _encode(content: bytes | Mapping[str, Any], representation: Representation, request: web.Request) -> bytes:
     pretty = wants_pretty(representation, request.query, request.headers.get("User-Agent", ""))
     if representation.media_type == YAML:
@@ -65,8 +68,8 @@ def _encode(content: bytes | Mapping[str, Any], representation: Representation, 
         return str(yaml.safe_dump(dict(tree), sort_keys=True, allow_unicode=True)).encode()
     if pretty:
         tree = orjson.loads(content) if isinstance(content, bytes) else content
-        return orjson.dumps(tree, option=orjson.OPT_INDENT_2) + b"\n"
-    return (content if isinstance(content, bytes) else orjson.dumps(content)) + b"\n"
+        return orjson.dumps(tree, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
+    return content if isinstance(content, bytes) else orjson.dumps(content, option=orjson.OPT_APPEND_NEWLINE)
 
 
 JSON_REPRESENTATION: Final = Representation(JSON)

@@ -117,12 +117,17 @@ def parse_field_selector(text: str) -> tuple[Requirement, ...]:
     return tuple(terms)
 
 
+EVERYTHING: Final = Selection()
+
+
 def make_selection(labels: str, fields: str, getters: Mapping[str, FieldGetter]) -> Selection:
     """What two selectors select together.
 
     Raises:
         BadRequest: one of them is none, or names a field that cannot be selected by.
     """
+    if not labels and not fields:
+        return EVERYTHING
     field_terms = parse_field_selector(fields)
     for term in field_terms:
         if term.key not in getters:

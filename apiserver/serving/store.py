@@ -5,7 +5,7 @@ import math
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 import orjson
@@ -26,12 +26,29 @@ RETRY_SECONDS: Final = 0.1
 """Between two looks whether a true answer can be given."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Listing:
     """The objects of a resource at one version, in the order of their keys."""
 
     version: str
     items: Sequence[Stored]
+    _bodies: dict[bytes, bytes] = field(default_factory=dict)
+
+    def body(self, head: bytes) -> bytes:
+        """The list as compact JSON; made once for all who read it at this version.
+
+        Args:
+            head: the list without items, as compact JSON.
+        """
+        body = self._bodies.get(head)
+        if body is None:
+            body = self._bodies[head] = join_list(head, self.items)
+        return body
+
+
+def join_list(head: bytes, items: Iterable[Stored]) -> bytes:
+    """A list as compact JSON with the newline that ends it, from the list without items and the JSON of each."""
+    return head[:-1] + b',"items":[' + b",".join([item.body for item in items]) + b"]}\n"
 
 
 class Past(Protocol):
@@ -90,7 +107,7 @@ class ResourceStore:
         self._scope = scope
         self.pause_seconds = scope.pause_seconds if scope is not None else 0
         self._objects: dict[Key, tuple[Mapping[str, Any], Stored]] = {}
-        self._items: Sequence[Stored] | None = None
+        self._listing: Listing | None = None
         self._history: History | None = None
         self._version = 0
         self._advanced = -math.inf
@@ -115,7 +132,7 @@ class ResourceStore:
         begun = self._history is not None or not self._version
         stored = at_version(content, self._advance() if begun else self._version)
         self._objects[key] = content, stored
-        self._items = None
+        self._listing = None
         before = None if old is None else old[1]
         self._record(Change(self._version, ADDED if old is None else MODIFIED, key, stored, before))
 
@@ -123,7 +140,7 @@ class ResourceStore:
         """Forget an object."""
         old = self._objects.pop(key, None)
         if old is not None:
-            self._items = None
+            self._listing = None
             last = at_version(old[0], self._advance())
             self._record(Change(self._version, DELETED, key, last, old[1]))
 
@@ -159,9 +176,10 @@ class ResourceStore:
         up, again and again.
         """
         self.mark()
-        if self._items is None:
-            self._items = [self._objects[key][1] for key in sorted(self._objects)]
-        return Listing(str(self._version), self._items)
+        if self._listing is None or self._listing.version != str(self._version):
+            items = self._listing.items if self._listing else [self._objects[key][1] for key in sorted(self._objects)]
+            self._listing = Listing(str(self._version), items)
+        return self._listing
 
     def list_at(self, version: int) -> Listing:
         """All objects as they were at a version of this store's own.
