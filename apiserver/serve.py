@@ -12,6 +12,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
+from aiohttp.typedefs import Middleware
+
 from apiserver import __version__
 from apiserver.catalog.gpuoffers import Offering
 from apiserver.catalog.install import install
@@ -27,6 +29,7 @@ from apiserver.serving.certificates import CertificateError, ServingContext, pai
 from apiserver.serving.filters import authenticating, authorizing, only_loopback
 from apiserver.serving.handlers import Handlers
 from apiserver.serving.health import Check, Health
+from apiserver.serving.limits import Inflight, ending_in_time, limiting
 from apiserver.serving.resources import GroupVersion
 from apiserver.serving.server import listening, make_app
 from apiserver.serving.shutdown import Shutdown
@@ -121,7 +124,7 @@ async def _serve_snapshot(settings: Settings, shutdown: Shutdown) -> None:
     health = Health(ready={"shutdown": shutdown.problem})
     offering = None if tenancy is None else Offering(tenancy, settings.tenant_rules, lambda: None)
     handlers = Handlers(install(view, versions, lambda: None, offering), health, __version__)
-    app = make_app(handlers, [only_loopback], shutdown)
+    app = make_app(handlers, [only_loopback, *_limits(settings)], shutdown)
     server = listening(app, address=settings.bind_address, port=settings.insecure_port)
 
     async def work() -> None:
@@ -171,7 +174,7 @@ async def _serve_local(settings: Settings, shutdown: Shutdown) -> None:
     live, install_on = _make_live(settings)
     health = Health(ready={"shutdown": shutdown.problem, **_live_checks(live)})
     handlers = Handlers(install_on(VersionSource(clock)), health, __version__)
-    app = make_app(handlers, [only_loopback], shutdown)
+    app = make_app(handlers, [only_loopback, *_limits(settings)], shutdown)
     server = listening(app, address=settings.bind_address, port=settings.insecure_port)
 
     async def work() -> None:
@@ -194,8 +197,9 @@ async def _serve_cluster(settings: Settings, shutdown: Shutdown) -> None:
         hidden={"serving": _may_serve(shutdown, trust, live)},
     )
     handlers = Handlers(install_on(VersionSource(clock)), health, __version__)
-    filters = [authenticating(authenticator, settings.always_allow_paths), authorizing(authorizer)]
-    app = make_app(handlers, filters, shutdown)
+    authenticate = authenticating(authenticator, settings.always_allow_paths)
+    in_time, limited = _limits(settings)
+    app = make_app(handlers, [in_time, authenticate, limited, authorizing(authorizer)], shutdown)
     server = listening(app, address=settings.bind_address, port=settings.secure_port, tls=context.ssl_context)
 
     async def work() -> None:
@@ -206,6 +210,11 @@ async def _serve_cluster(settings: Settings, shutdown: Shutdown) -> None:
             group.create_task(live.run(client), name="live")
 
     await _serve_until(shutdown, server, work, settings.shutdown_delay)
+
+
+def _limits(settings: Settings) -> tuple[Middleware, Middleware]:
+    """The filters for time and for number; who is asking is found out between them."""
+    return ending_in_time, limiting(Inflight(settings.max_requests_inflight))
 
 
 def _make_live(settings: Settings) -> tuple[Live, Callable[[VersionSource], GroupVersion]]:

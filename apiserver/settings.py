@@ -63,6 +63,7 @@ class Settings:
         resource_names: how many classes may sell one resource name.
         max_staleness: age in seconds beyond which what is known of the cluster is not told any more.
         shutdown_delay: seconds for which everything is still answered after the end was asked for.
+        max_requests_inflight: requests answered at once, watches apart; 0 for no limit.
         kubevirt: VMs are what is sold: KubeVirt's table of permitted devices is checked, and only nodes that take VMs
             are counted.
         tenant_offers: whether offers to tenants are served, for which namespaces and ResourceQuotas are watched.
@@ -85,6 +86,7 @@ class Settings:
     resource_names: ResourceNames = ResourceNames.EXCLUSIVE
     max_staleness: float = 180
     shutdown_delay: float = 0
+    max_requests_inflight: int = 400
     kubevirt: bool = False
     tenant_offers: bool = True
     tenant_rules: TenantRules = field(default_factory=TenantRules)
@@ -115,6 +117,9 @@ def make_parser() -> argparse.ArgumentParser:
     serve.add_argument("--max-staleness", metavar="DURATION", help="answer 503 rather than older figures (3m)")
     serve.add_argument(
         "--shutdown-delay-duration", metavar="DURATION", help="go on serving, unready, after SIGTERM (0s)"
+    )
+    serve.add_argument(
+        "--max-requests-inflight", metavar="NUMBER", help="requests answered at once, watches apart; 0: any (400)"
     )
     serve.add_argument("--tls-cert-file", metavar="FILE", help="serving certificate (a self-signed one is made)")
     serve.add_argument("--tls-private-key-file", metavar="FILE", help="key of --tls-cert-file")
@@ -186,6 +191,7 @@ class _Reader:
             resource_names=self._value("resource_names", ResourceNames, defaults.resource_names, "exclusive or shared"),
             max_staleness=self._value("max_staleness", _staleness, defaults.max_staleness),
             shutdown_delay=self._value("shutdown_delay_duration", _delay, defaults.shutdown_delay),
+            max_requests_inflight=self._value("max_requests_inflight", _count, defaults.max_requests_inflight),
             kubevirt=bool(self._texts.get("kubevirt")),
             tenant_offers=self._value("tenant_offers", _boolean, defaults.tenant_offers),
             tenant_rules=TenantRules(
@@ -312,15 +318,28 @@ def _secret_name(text: str) -> str:
     return text
 
 
+def _count(text: str) -> int:
+    if not text.isascii() or not text.isdigit():
+        raise ValueError("a number, or 0 for no limit")
+    return int(text)
+
+
+def _duration(text: str) -> float:
+    try:
+        return parse_duration(text)
+    except ValueError:
+        raise ValueError("a duration such as 90s, 3m or 1h30m") from None
+
+
 def _staleness(text: str) -> float:
-    seconds = parse_duration(text)
+    seconds = _duration(text)
     if seconds < _MIN_STALENESS:
         raise ValueError(f"at least {_MIN_STALENESS:g} s, for a quiet cluster says only once a minute how new it is")
     return seconds
 
 
 def _delay(text: str) -> float:
-    seconds = parse_duration(text)
+    seconds = _duration(text)
     if seconds < 0:
         raise ValueError("a duration of 0s or more")
     return seconds

@@ -32,6 +32,7 @@ USER: Final = web.RequestKey("user", User)
 AUDIT_ID: Final = web.RequestKey("audit_id", str)
 
 _AUDIT_ID: Final = "Audit-Id"
+_MAX_AUDIT_ID: Final = 256
 _SELECTIVE_VERBS: Final = ("list", "watch", "deletecollection")
 _PANIC: Final = "This request caused apiserver to panic. Look in the logs for details.\n"
 _log = logging.getLogger(__name__)
@@ -42,10 +43,10 @@ def answering(shutdown: Shutdown) -> Middleware:
 
     @web.middleware
     async def answer(request: web.Request, handler: Handler) -> web.StreamResponse:
-        request[AUDIT_ID] = request.headers.get(_AUDIT_ID) or str(uuid.uuid4())
+        request[AUDIT_ID] = _audit_id(request.headers.get(_AUDIT_ID, ""))
         request[INFO] = read_request(request.method, request.path, request.query)
         try:
-            response = refuse_late() if shutdown.draining else await handler(request)
+            response = refuse_late(request) if shutdown.draining else await handler(request)
         except StatusError as error:
             response = respond_status(request, error)
         except Exception:  # noqa: BLE001 # the one place where a bug becomes an answer; it is logged in full
@@ -57,6 +58,12 @@ def answering(shutdown: Shutdown) -> Middleware:
         return response
 
     return answer
+
+
+def _audit_id(given: str) -> str:
+    """The id that a client gave its request, if that can stand in a header and a log; else a new one."""
+    usable = 0 < len(given) <= _MAX_AUDIT_ID and given.isascii() and given.isprintable()
+    return given if usable else str(uuid.uuid4())
 
 
 async def set_headers(request: web.Request, response: web.StreamResponse) -> None:

@@ -1,5 +1,6 @@
-"""The listener: HTTP/1.1 with the limits an API server needs, over TLS on a cluster and plain on loopback."""
+"""The listener, over TLS on a cluster and plain on loopback, and the application behind it."""
 
+import asyncio
 import ssl
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -8,15 +9,13 @@ from typing import Final
 from aiohttp import web
 from aiohttp.typedefs import Middleware
 
+from apiserver.serving.connections import HEAD_SECONDS, Connection
 from apiserver.serving.filters import INFO, answering, set_headers
 from apiserver.serving.handlers import Handlers
 from apiserver.serving.shutdown import DRAIN_SECONDS, Shutdown
 
-KEEPALIVE_SECONDS: Final = 300
-"""Longer than the 90 s for which Go clients, kube-aggregator among them, keep an idle connection to use again."""
-_MAX_HEADERS: Final = 4096
-"""kube-aggregator sends one header line for each group of a user."""
-_MAX_LINE: Final = 64 * 1024
+_BACKLOG: Final = 1024
+"""Connections that may wait to be taken: all who watched come again at once when a server ends."""
 
 
 def make_app(
@@ -58,21 +57,30 @@ async def listening(
     Raises:
         OSError: the address or port cannot be had.
     """
+    loop = asyncio.get_running_loop()
     runner = web.AppRunner(
         app,
-        access_log=None,
-        keepalive_timeout=KEEPALIVE_SECONDS,
-        max_headers=_MAX_HEADERS,
-        max_line_size=_MAX_LINE,
-        max_field_size=_MAX_LINE,
         shutdown_timeout=DRAIN_SECONDS,
         handler_cancellation=True,  # a watch ends when its client leaves, not when it next has something to say
     )
     await runner.setup()
+    server = runner.server
+    if server is None:
+        raise RuntimeError("a runner that is set up has a server")
+    listener: asyncio.Server | None = None
     try:
-        await web.TCPSite(runner, address, port, ssl_context=tls).start()
-        bound: int = runner.addresses[0][1]
+        listener = await loop.create_server(
+            lambda: Connection(server, loop=loop, head_seconds=HEAD_SECONDS),
+            address,
+            port,
+            ssl=tls,
+            ssl_handshake_timeout=HEAD_SECONDS if tls else None,
+            backlog=_BACKLOG,
+        )
+        bound: int = listener.sockets[0].getsockname()[1]
         host = f"[{address}]" if ":" in address else address
         yield f"{'https' if tls else 'http'}://{host}:{bound}"
     finally:
+        if listener is not None:
+            listener.close()
         await runner.cleanup()

@@ -8,7 +8,8 @@ from typing import Final
 
 from aiohttp import web
 
-from apiserver.serving.responses import respond_text
+from apiserver.serving.responses import JSON_REPRESENTATION, respond
+from apiserver.serving.status import ServiceUnavailable
 
 DRAIN_SECONDS: Final = 60
 """For how long requests that came in time may go on."""
@@ -39,8 +40,9 @@ class Shutdown:
         return "process is shutting down" if self._begun.is_set() else None
 
 
-def refuse_late() -> web.Response:
+def refuse_late(request: web.Request) -> web.Response:
     """Answer what comes when the listener is closed: another server may have time."""
-    response = respond_text("apiserver is shutting down\n", 503)
-    response.headers["Retry-After"] = str(_RETRY_AFTER_SECONDS)
+    body = ServiceUnavailable("apiserver is shutting down").body()
+    response = respond(request, body, JSON_REPRESENTATION, status=503)
+    response.headers.update({"Retry-After": str(_RETRY_AFTER_SECONDS), "X-Content-Type-Options": "nosniff"})
     return response

@@ -125,7 +125,7 @@ async def test_late(aiohttp_client: AiohttpClient) -> None:
     shutdown.draining = True
     for path in ("/livez", "/apis/toys.example.com/v1"):
         response = await client.get(path)
-        assert (response.status, await response.text()) == (503, "apiserver is shutting down\n")
+        assert (response.status, (await response.json())["message"]) == (503, "apiserver is shutting down")
         assert (response.headers["Retry-After"], response.headers["Connection"]) == ("1", "close")
 
 

@@ -26,6 +26,7 @@ def test_every_flag(tmp_path: Path) -> None:
     arguments += ["--max-staleness", "2m1.5s", "--shutdown-delay-duration", "15s"]
     arguments += ["--vgpu-entitlement-label", "a.b/c="]
     arguments += ["--license-secret-name", "x-{class}", "--tenant-offers"]
+    arguments += ["--max-requests-inflight", "7"]
     _, settings = read_settings(arguments)
     assert settings == Settings(
         kubeconfig=file,
@@ -40,6 +41,7 @@ def test_every_flag(tmp_path: Path) -> None:
         max_staleness=121.5,
         shutdown_delay=15,
         tenant_rules=TenantRules(("a.b/c", ""), "x-{class}"),
+        max_requests_inflight=7,
         verbosity=2,
     )
 
@@ -102,6 +104,7 @@ def test_get() -> None:
             ["--vgpu-entitlement-label", "--license-secret-name"],
             id="rules of offers that are not made",
         ),
+        pytest.param(["--max-requests-inflight=-1"], ["--max-requests-inflight"], id="a negative number"),
         pytest.param(["--colour", "x"], ["--colour", "x"], id="no such flag"),
         pytest.param(["--secure", "1"], ["--secure", "1"], id="flags are not abbreviated"),
         pytest.param(
