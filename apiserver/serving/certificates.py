@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from pathlib import Path
+from weakref import WeakKeyDictionary
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -309,24 +310,41 @@ class _CurrentContext(ssl.SSLContext):
         return self.current.wrap_bio(incoming, outgoing, server_side, server_hostname, session)
 
 
-def was_asked_for_certificate(connection: ssl.SSLObject) -> bool:
-    """Whether the client had the chance to show a certificate.
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """What the other end of a connection showed in the handshake.
 
-    False for a connection from before any authority was trusted. It can never authenticate by certificate, so it
-    should be closed after its response: the aggregator would otherwise pool it and stay anonymous on it.
+    Attributes:
+        certificate: the client's, as DER; None without one.
+        intermediates: the rest of the chain it sent, as DER. Before Python 3.13 these cannot be had, and a client
+            certificate must be signed by a trusted authority.
+        was_asked: whether it had the chance to show a certificate. A connection from before any authority was trusted
+            can never authenticate by certificate, so it should be closed after its response: the aggregator would
+            otherwise pool it and stay anonymous on it.
     """
-    return connection.context.verify_mode is not ssl.CERT_NONE
+
+    certificate: bytes | None
+    intermediates: tuple[bytes, ...]
+    was_asked: bool
 
 
-def peer_chain(connection: ssl.SSLObject) -> tuple[bytes | None, tuple[bytes, ...]]:
-    """Return the client's certificate and the intermediates it sent, as DER; (None, ()) without one.
+_peers: WeakKeyDictionary[ssl.SSLObject, Peer] = WeakKeyDictionary()
 
-    Before Python 3.13 the intermediates cannot be had, and a client certificate must be signed by a trusted authority.
-    """
+
+def peer_of(connection: ssl.SSLObject) -> Peer:
+    """Return what the client showed; a connection is looked at once, as OpenSSL copies the certificate each time."""
+    peer = _peers.get(connection)
+    if peer is None:
+        peer = _peers[connection] = _look_at(connection)
+    return peer
+
+
+def _look_at(connection: ssl.SSLObject) -> Peer:
+    was_asked = connection.context.verify_mode is not ssl.CERT_NONE
     leaf = connection.getpeercert(binary_form=True)
     if leaf is None or sys.version_info < (3, 13):
-        return leaf, ()
-    return leaf, tuple(connection.get_unverified_chain()[1:])
+        return Peer(leaf, (), was_asked)
+    return Peer(leaf, tuple(connection.get_unverified_chain()[1:]), was_asked)
 
 
 def _server_context(pair: tuple[bytes, bytes], trusted: frozenset[bytes]) -> ssl.SSLContext:

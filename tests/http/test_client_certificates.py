@@ -18,9 +18,8 @@ from apiserver.serving.certificates import (
     CertificateVerifier,
     ServingContext,
     pair_from_files,
-    peer_chain,
+    peer_of,
     self_signed,
-    was_asked_for_certificate,
 )
 from tests.unit.test_certificates import SERVER_AUTH, Issued, authority, client
 
@@ -68,14 +67,14 @@ class Listener:
         """Say who is asking, and over which protocol, and whether they could have shown a certificate."""
         assert request.transport is not None
         connection = request.transport.get_extra_info("ssl_object")
-        leaf, intermediates = peer_chain(connection)
+        peer = peer_of(connection)
         headers = {
-            "Asked": str(was_asked_for_certificate(connection)),
+            "Asked": str(peer.was_asked),
             "Protocol": f"{connection.version()} {connection.selected_alpn_protocol()}",
         }
         try:
             user = await self.authenticator.authenticate(
-                peer_certificate=leaf, intermediates=intermediates, headers=request.headers
+                peer_certificate=peer.certificate, intermediates=peer.intermediates, headers=request.headers
             )
         except Unauthenticated:
             return web.Response(status=401, headers=headers)
