@@ -9,6 +9,7 @@ import logging
 import ssl
 import uuid
 from collections.abc import Awaitable, Callable, Collection, Mapping
+from http import HTTPStatus
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -33,6 +34,7 @@ AUDIT_ID: Final = web.RequestKey("audit_id", str)
 _AUDIT_ID: Final = "Audit-Id"
 _SELECTIVE_VERBS: Final = ("list", "watch", "deletecollection")
 _PANIC: Final = "This request caused apiserver to panic. Look in the logs for details.\n"
+_NOT_FOUND: Final = "404 page not found\n"
 _log = logging.getLogger(__name__)
 
 
@@ -45,6 +47,8 @@ async def answering(request: web.Request, handler: Handler) -> web.StreamRespons
         response = await handler(request)
     except StatusError as error:
         response = respond_status(request, error)
+    except web.HTTPClientError as error:  # by aiohttp: a target that is no path, a WebSocket's handshake that is none
+        response = respond_text(_NOT_FOUND if error.status == HTTPStatus.NOT_FOUND else f"{error.text}\n", error.status)
     except Exception:  # noqa: BLE001 # the one place where a bug becomes an answer; it is logged in full
         _log.exception("%s %s failed, Audit-Id %s", request.method, request.path, request[AUDIT_ID])
         response = respond_text(_PANIC, 500)

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Final
 
-from aiohttp import web
+from aiohttp import HttpVersion11, web
 from aiohttp.typedefs import Middleware
 
 from apiserver.serving.filters import INFO, answering, set_headers
@@ -31,7 +31,7 @@ def make_app(handlers: Handlers, middlewares: Sequence[Middleware]) -> web.Appli
     async def answer(request: web.Request) -> web.StreamResponse:
         return await handlers.answer(request, request[INFO])
 
-    app.router.add_route("*", "/{path:.*}", answer)
+    app.router.add_route("*", "/{path:.*}", answer, expect_handler=_expect)
     app.on_response_prepare.append(set_headers)
 
     async def close(_: web.Application) -> None:
@@ -39,6 +39,18 @@ def make_app(handlers: Handlers, middlewares: Sequence[Middleware]) -> web.Appli
 
     app.on_shutdown.append(close)
     return app
+
+
+async def _expect(request: web.Request) -> None:
+    """Let a client send its body that asks whether to; aiohttp's own answer to any other expectation repeats it.
+
+    Repeated, a byte that is not UTF-8 would become a 500.
+    """
+    if request.headers.get("Expect", "").lower() != "100-continue":
+        raise web.HTTPExpectationFailed(text="unknown Expect")
+    if request.version >= HttpVersion11:
+        await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        request.writer.output_size = 0  # the answer proper has not begun
 
 
 @asynccontextmanager

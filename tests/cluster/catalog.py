@@ -112,6 +112,12 @@ class CatalogServer:
         if self._process is not None:
             self._process.stop()
 
+    @property
+    def pid(self) -> int:
+        """The operating system's number of the running process."""
+        assert self._process is not None
+        return self._process.pid
+
     def require_running(self) -> None:
         """Raise when the process has ended.
 
