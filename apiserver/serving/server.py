@@ -27,6 +27,7 @@ def make_app(handlers: Handlers, middlewares: Sequence[Middleware]) -> web.Appli
         middlewares: who may pass, outermost first.
     """
     app = web.Application(middlewares=[answering, *middlewares])
+    app._router = _OneRoute()  # noqa: SLF001 # a router of one's own can be given to an application in no other way
 
     async def answer(request: web.Request) -> web.StreamResponse:
         return await handlers.answer(request, request[INFO])
@@ -39,6 +40,17 @@ def make_app(handlers: Handlers, middlewares: Sequence[Middleware]) -> web.Appli
 
     app.on_shutdown.append(close)
     return app
+
+
+class _OneRoute(web.UrlDispatcher):
+    """Sends every request to the one route there is.
+
+    aiohttp matches paths only, and answers a target that is none (that of CONNECT) by itself, past our filters.
+    """
+
+    async def resolve(self, request: web.Request) -> web.UrlMappingMatchInfo:  # noqa: ARG002 # whatever it asks for
+        (route,) = self.routes()
+        return web.UrlMappingMatchInfo({}, route)
 
 
 async def _expect(request: web.Request) -> None:
