@@ -1,6 +1,7 @@
 """Following a cluster: one reflector for each kind, all telling the same view."""
 
 import asyncio
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Final
@@ -13,7 +14,7 @@ from apiserver.cluster.optional import Known, OptionalKind
 from apiserver.cluster.reflector import DEFAULT_PACE, Collection, Reflector, Transport
 from apiserver.cluster.tenancy import Tenancy
 from apiserver.cluster.view import View
-from apiserver.gpu.classes import parse_class
+from apiserver.gpu.classes import GPUClass, parse_class, unreadable_class
 from apiserver.gpu.offers import Permits
 
 CLASSES: Final[Collection[dict[str, Any]]] = Collection(
@@ -28,6 +29,7 @@ PODS: Final = Collection(
     field_selector="status.phase!=Succeeded,status.phase!=Failed",
 )
 _REFUSALS: Final = (401, 403, 404)
+_log = logging.getLogger(__name__)
 
 
 class _Classes:
@@ -37,17 +39,29 @@ class _Classes:
         self._view = view
 
     def replace(self, objects: list[dict[str, Any]]) -> None:
-        self._view.replace_classes(map(parse_class, objects))
+        self._view.replace_classes(each for each in map(_named_class, objects) if each is not None)
 
     def apply(self, event_type: str, obj: dict[str, Any]) -> None:
-        gpu_class = parse_class(obj)
+        gpu_class = _named_class(obj)
+        if gpu_class is None:
+            return
         if event_type == "DELETED":
             self._view.delete_class(gpu_class.name)
         else:
             self._view.apply_class(gpu_class)
 
-    def reject(self, name: str, _: str) -> None:
-        self._view.delete_class(name)
+    def reject(self, name: str, reason: str) -> None:
+        if name:
+            self._view.apply_class(unreadable_class(name, reason))
+
+
+def _named_class(obj: dict[str, Any]) -> GPUClass | None:
+    """The class, or None when it has no name to serve it under."""
+    try:
+        return parse_class(obj)
+    except ValueError as error:
+        _log.warning("gpuclasses: an object is left out: %s", error)
+        return None
 
 
 class _Nodes:

@@ -172,8 +172,8 @@ def _devices(quantities: Quantities, malformed: dict[str, str]) -> dict[str, int
             continue
         try:
             devices[name] = max(0, whole(parse_milli(raw)))
-        except MalformedQuantityError:
-            malformed[name] = str(raw)
+        except MalformedQuantityError as error:
+            malformed[name] = error.text
     return devices
 
 

@@ -10,7 +10,7 @@ Source: client-go tools/cache/reflector.go (1.37), without its WatchList mode.
 import asyncio
 import logging
 import random
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from http import HTTPStatus
@@ -21,6 +21,7 @@ import msgspec
 
 from apiserver.cluster.client import JSON, ClusterError, ClusterUnreachableError, Response, SilenceError, Status
 from apiserver.cluster.freshness import PROBE_SECONDS, Freshness
+from apiserver.cluster.salvage import split_items, without_nulls
 
 logger = logging.getLogger(__name__)
 
@@ -249,6 +250,8 @@ class Decoder(Generic[T]):
         self._raw_page = msgspec.json.Decoder(Page[msgspec.Raw])
         self._stub = msgspec.json.Decoder(Stub)
         self._stub_event = msgspec.json.Decoder(Event[Stub])
+        self._raw_event = msgspec.json.Decoder(Event[msgspec.Raw])
+        self._item_type = item_type
         self._error_event = msgspec.json.Decoder(Event[Status])
 
     def add_page(self, listing: Listing[T], body: bytes) -> str:
@@ -277,7 +280,10 @@ class Decoder(Generic[T]):
 
     def change(self, line: bytes) -> T:
         """The object of an event; one that does not fit raises as in MALFORMED."""
-        return self._event.decode(line).object
+        try:
+            return self._event.decode(line).object
+        except msgspec.ValidationError:
+            return self._read_item(self._raw_event.decode(line).object)
 
     def error(self, line: bytes) -> ClusterError:
         """The failure that an ERROR event carries."""
@@ -288,19 +294,40 @@ class Decoder(Generic[T]):
 
     def _add_page_singly(self, listing: Listing[T], body: bytes) -> str:
         """The same object by object, to find those that don't fit."""
-        try:
-            page = self._raw_page.decode(body)
-        except MALFORMED as error:
-            raise UnreadableError(f"a list: {error}") from error
+        page, items = self._split_page(body)
         listing.version = listing.version or page.metadata.version
-        for raw in page.items or ():
+        for raw in items:
             try:
-                listing.objects.append(self._item.decode(raw))
+                listing.objects.append(self._read_item(raw))
             except MALFORMED as error:
                 listing.rejected.append((self._name(raw), str(error)))
         return page.metadata.token
 
-    def _name(self, raw: msgspec.Raw) -> str:
+    def _split_page(self, body: bytes) -> tuple[Page[msgspec.Raw], Sequence[bytes | msgspec.Raw]]:
+        try:
+            page = self._raw_page.decode(body)
+        except MALFORMED as error:
+            split = split_items(body)
+            if split is None:
+                raise UnreadableError(f"a list: {error}") from error
+            head, items = split
+            try:
+                return self._raw_page.decode(head), items
+            except MALFORMED:
+                raise UnreadableError(f"a list: {error}") from error
+        return page, page.items or ()
+
+    def _read_item(self, raw: bytes | msgspec.Raw) -> T:
+        """One object that did not fit at first sight: a null is what is not there, as in Go."""
+        try:
+            return self._item.decode(raw)
+        except msgspec.ValidationError as error:
+            try:
+                return msgspec.convert(without_nulls(raw), self._item_type)
+            except MALFORMED:
+                raise error from None
+
+    def _name(self, raw: bytes | msgspec.Raw) -> str:
         try:
             return self._stub.decode(raw).name
         except MALFORMED:

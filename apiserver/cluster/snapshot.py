@@ -101,12 +101,12 @@ def _documents(text: str) -> Iterator[Any]:
     if text.lstrip().startswith("{"):
         try:
             yield from _json_documents(text)
-        except json.JSONDecodeError as error:
+        except (ValueError, RecursionError) as error:  # also a number of too many digits, or nesting too deep
             raise SnapshotError(f"not JSON: {error}") from error
         return
     try:
         yield from yaml.load_all(text, Loader=_Loader)  # derived from the safe loader
-    except yaml.YAMLError as error:
+    except Exception as error:  # PyYAML raises whatever its constructors do, AttributeError for a bad time
         raise SnapshotError(f"not YAML: {error}") from error
 
 
@@ -157,7 +157,7 @@ def _take(item: Mapping[str, Any], snapshot: Snapshot) -> None:
                 snapshot.device_classes.append(msgspec.convert(item, DeviceClassObject))
             case _:
                 snapshot.skipped[kind] += 1
-    except (msgspec.ValidationError, ValueError) as error:
+    except (msgspec.ValidationError, ValueError, RecursionError) as error:
         metadata = item.get("metadata")
         name = metadata.get("name") if isinstance(metadata, Mapping) else None
         snapshot.rejected.append(f"{kind} {name}: {error}")

@@ -110,6 +110,11 @@ def parse_class(raw: Mapping[str, Any]) -> GPUClass:
     )
 
 
+def unreadable_class(name: str, reason: str) -> GPUClass:
+    """A class of which no more than the name can be read: served as invalid, for others must not miss it."""
+    return GPUClass(name, metadata={"name": name}, violations=(f"the stored object cannot be read: {reason}",))
+
+
 def _mapping(value: object) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
 

@@ -19,15 +19,22 @@ _GRAMMAR: Final = re.compile(
 )
 _MAX_LENGTH: Final = 64
 """Longer text is no quantity anybody wrote; the bound keeps the arithmetic below cheap."""
+_MAX_BITS: Final = 256
+"""Longer integers are not written out: that takes time, and Python refuses more than 4,300 digits."""
 _MAX_EXPONENT: Final = 64
 """Powers of ten beyond this are out of int64 (or below one milli-unit) whatever digits stand before them."""
 
 
 class MalformedQuantityError(ValueError):
-    """The text is not a quantity, or one too large for Kubernetes to compute with."""
+    """The text is not a quantity, or one too large for Kubernetes to compute with.
+
+    Attributes:
+        text: what stood there, its beginning if it is long.
+    """
 
     def __init__(self, text: object) -> None:
-        super().__init__(f"{str(text)[:_MAX_LENGTH]!r} is not a quantity within int64")
+        self.text = _cut(text)
+        super().__init__(f"{self.text!r} is not a quantity within int64")
 
 
 def parse_milli(raw: object) -> int:
@@ -43,11 +50,19 @@ def parse_milli(raw: object) -> int:
         return 0
     if isinstance(raw, bool) or not isinstance(raw, str | int | float):
         raise MalformedQuantityError(raw)
+    if isinstance(raw, int) and not -MAX_VALUE - 1 <= raw <= MAX_VALUE:
+        raise MalformedQuantityError(raw)  # before its digits are written out, of which Python refuses too many
     text = raw.strip() if isinstance(raw, str) else repr(raw)
     milli = _parse_text(text)
     if not -MAX_VALUE - 1 <= whole(milli) <= MAX_VALUE:
         raise MalformedQuantityError(raw)
     return milli
+
+
+def _cut(raw: object) -> str:
+    if isinstance(raw, int) and not isinstance(raw, bool) and raw.bit_length() > _MAX_BITS:
+        return f"an integer of {raw.bit_length()} bits"
+    return str(raw)[:_MAX_LENGTH]
 
 
 def whole(milli: int) -> int:

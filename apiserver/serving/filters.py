@@ -9,6 +9,7 @@ import logging
 import os
 import ssl
 from collections.abc import Awaitable, Callable, Collection, Mapping
+from http import HTTPStatus
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -38,6 +39,7 @@ _REMEMBERED_TARGETS: Final = 1024
 _REMEMBERED_LENGTH: Final = 1024
 _SELECTIVE_VERBS: Final = ("list", "watch", "deletecollection")
 _PANIC: Final = "This request caused apiserver to panic. Look in the logs for details.\n"
+_NOT_FOUND: Final = "404 page not found\n"
 _log = logging.getLogger(__name__)
 
 
@@ -53,6 +55,9 @@ def answering(shutdown: Shutdown) -> Middleware:
             response = refuse_late(request) if shutdown.draining else await handler(request)
         except StatusError as error:
             response = respond_status(request, error)
+        except web.HTTPClientError as error:  # by aiohttp: no path, no WebSocket's handshake
+            text = _NOT_FOUND if error.status == HTTPStatus.NOT_FOUND else f"{error.text}\n"
+            response = respond_text(text, error.status)
         except Exception:  # noqa: BLE001 # the one place where a bug becomes an answer; it is logged in full
             _log.exception("%s %s failed, Audit-Id %s", request.method, request.path, request[AUDIT_ID])
             response = respond_text(_PANIC, 500)

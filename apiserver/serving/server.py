@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Final
 
-from aiohttp import web
+from aiohttp import HttpVersion11, web
 from aiohttp.typedefs import Middleware
 
 from apiserver.serving.connections import HEAD_SECONDS, Connection
@@ -29,11 +29,12 @@ def make_app(
         shutdown: says when only what was let in is still answered.
     """
     app = web.Application(middlewares=[answering(shutdown or Shutdown()), *middlewares])
+    app._router = _OneRoute()  # noqa: SLF001 # a router of one's own can be given to an application in no other way
 
     async def answer(request: web.Request) -> web.StreamResponse:
         return await handlers.answer(request, request[INFO])
 
-    app.router.add_route("*", "/{path:.*}", answer)
+    app.router.add_route("*", "/{path:.*}", answer, expect_handler=_expect)
     app.on_response_prepare.append(set_headers)
 
     async def close(_: web.Application) -> None:
@@ -41,6 +42,29 @@ def make_app(
 
     app.on_shutdown.append(close)
     return app
+
+
+class _OneRoute(web.UrlDispatcher):
+    """Sends every request to the one route there is.
+
+    aiohttp matches paths only, and answers a target that is none (that of CONNECT) by itself, past our filters.
+    """
+
+    async def resolve(self, request: web.Request) -> web.UrlMappingMatchInfo:  # noqa: ARG002 # whatever it asks for
+        (route,) = self.routes()
+        return web.UrlMappingMatchInfo({}, route)
+
+
+async def _expect(request: web.Request) -> None:
+    """Let a client send its body that asks whether to; aiohttp's own answer to any other expectation repeats it.
+
+    Repeated, a byte that is not UTF-8 would become a 500.
+    """
+    if request.headers.get("Expect", "").lower() != "100-continue":
+        raise web.HTTPExpectationFailed(text="unknown Expect")
+    if request.version >= HttpVersion11:
+        await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        request.writer.output_size = 0  # the answer proper has not begun
 
 
 @asynccontextmanager

@@ -88,8 +88,11 @@ class CatalogServer:
             "wait", "--for=condition=Established", "crd/gpuclasses.cozystack.io", "--timeout=30s"
         )
 
-    def start(self) -> None:
+    def start(self, *, until: str = "/readyz/serving") -> None:
         """Start the process and wait until it listens and calls itself ready to serve.
+
+        Args:
+            until: the health endpoint that must say so.
 
         Raises:
             ProcessDiedError: with the end of its log.
@@ -105,12 +108,18 @@ class CatalogServer:
         )
         self._process = Process("the catalog", command, self.log)
         with contextlib.closing(self.client()) as client:
-            self._process.wait_until(lambda: client.request("GET", "/readyz/serving").code == HTTPStatus.OK)
+            self._process.wait_until(lambda: client.request("GET", until).code == HTTPStatus.OK)
 
     def stop(self) -> None:
         """Stop the process; the objects stay on the cluster."""
         if self._process is not None:
             self._process.stop()
+
+    @property
+    def pid(self) -> int:
+        """The operating system's number of the running process."""
+        assert self._process is not None
+        return self._process.pid
 
     def require_running(self) -> None:
         """Raise when the process has ended.

@@ -40,6 +40,8 @@ class ControlPlane:
         port: where kube-apiserver listens on loopback.
         kubeconfig: the cluster administrator's.
         authority: what signs the serving certificate, and the clients that kube-apiserver knows as users.
+        front_proxy_authority: what signs the certificate by which aggregated servers know kube-apiserver.
+        tokens: the keys that sign the tokens of service accounts.
         client: the cluster administrator's connection.
     """
 
@@ -63,10 +65,10 @@ class ControlPlane:
         self._stack = contextlib.ExitStack()
         self._processes: list[Process] = []
         self.authority = CertificateAuthority(directory, "cluster-ca")
-        self._front_proxy_authority = CertificateAuthority(directory, "front-proxy-ca")
+        self.front_proxy_authority = CertificateAuthority(directory, "front-proxy-ca")
         names = ("127.0.0.1", "localhost", "kubernetes", "kubernetes.default.svc")
         self._serving = self.authority.serving("serving", names)
-        self._tokens = write_signing_keys(directory, "service-account")
+        self.tokens = write_signing_keys(directory, "service-account")
         self.kubeconfig = self.user_kubeconfig(ADMIN, ADMIN_GROUPS)
         self.client = self.user_client(ADMIN, ADMIN_GROUPS)
 
@@ -115,7 +117,7 @@ class ControlPlane:
 
     def front_proxy_client(self, port: int, authority: Path) -> Client:
         """A connection as kube-apiserver itself has it to an aggregated server, for headers of one's own."""
-        certificate = self._front_proxy_authority.client(FRONT_PROXY)
+        certificate = self.front_proxy_authority.client(FRONT_PROXY)
         return Client(port, authority=authority, certificate=certificate)
 
     def kubectl(
@@ -172,7 +174,7 @@ class ControlPlane:
         self._start("etcd", self.binaries.etcd, flags).wait_until(lambda: _etcd_is_healthy(self._etcd_port))
 
     def _start_kube_apiserver(self) -> None:
-        front_proxy = self._front_proxy_authority.client(FRONT_PROXY)
+        front_proxy = self.front_proxy_authority.client(FRONT_PROXY)
         flags = (
             f"--etcd-servers=http://127.0.0.1:{self._etcd_port}",
             f"--secure-port={self.port}",
@@ -182,12 +184,12 @@ class ControlPlane:
             f"--cert-dir={self.directory}",
             *self._serving_flags(),
             f"--client-ca-file={self.authority.certificate}",
-            f"--service-account-key-file={self._tokens.certificate}",
-            f"--service-account-signing-key-file={self._tokens.key}",
+            f"--service-account-key-file={self.tokens.certificate}",
+            f"--service-account-signing-key-file={self.tokens.key}",
             "--service-account-issuer=https://kubernetes.default.svc",
             "--service-cluster-ip-range=10.0.0.0/24",
             "--authorization-mode=RBAC",
-            f"--requestheader-client-ca-file={self._front_proxy_authority.certificate}",
+            f"--requestheader-client-ca-file={self.front_proxy_authority.certificate}",
             f"--requestheader-allowed-names={FRONT_PROXY}",
             "--requestheader-extra-headers-prefix=X-Remote-Extra-",
             "--requestheader-group-headers=X-Remote-Group",
@@ -215,7 +217,7 @@ class ControlPlane:
             *self._component_flags(kubeconfig, self._controllers_port),
             f"--controllers={','.join(self._controllers)}",
             f"--root-ca-file={self.authority.certificate}",
-            f"--service-account-private-key-file={self._tokens.key}",
+            f"--service-account-private-key-file={self.tokens.key}",
             *NODES_NEVER_DIE,
         )
         process = self._start("kube-controller-manager", self.binaries.kube_controller_manager, flags)

@@ -40,6 +40,11 @@ class CertificateAuthority:
         self.certificate = directory / f"{name}.crt"
         self.certificate.write_bytes(_pem(builder.sign(self._key, hashes.SHA256())))
 
+    @property
+    def signing_key(self) -> ec.EllipticCurvePrivateKey:
+        """What it signs with, for certificates that it would not issue."""
+        return self._key
+
     def serving(self, name: str, hosts: Iterable[str]) -> KeyPair:
         """Issue a serving certificate for these host names and IP addresses."""
         alternatives = x509.SubjectAlternativeName([_general_name(host) for host in hosts])

@@ -1,0 +1,293 @@
+"""Objects that no kube-apiserver would send: they cost themselves, never the others, and never much time."""
+
+import json
+import time
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from apiserver.catalog.gpuclasses import figures
+from apiserver.cluster.live import CLASSES, NODES, PODS, _Classes, _Nodes, _Pods
+from apiserver.cluster.reflector import Decoder, Listing
+from apiserver.cluster.snapshot import SnapshotError, parse_snapshot
+from apiserver.cluster.view import View
+from apiserver.gpu.quantity import MalformedQuantityError, parse_milli
+
+DEVICE = "example.com/gpu"
+SPEC = {
+    "vendor": "v",
+    "model": "m",
+    "mode": "passthrough",
+    "memory": "1Gi",
+    "source": {"devicePlugin": {"resourceName": DEVICE}},
+}
+GOOD_CLASS = {"metadata": {"name": "good"}, "spec": SPEC}
+READY = [{"type": "Ready", "status": "True"}]
+GOOD_NODE = {"metadata": {"name": "good"}, "status": {"allocatable": {DEVICE: "4"}, "conditions": READY}}
+GOOD_POD = {
+    "metadata": {"name": "good", "namespace": "ns"},
+    "spec": {"nodeName": "good", "containers": [{"name": "c", "resources": {"requests": {DEVICE: "1"}}}]},
+}
+HANDLERS: dict[str, tuple[Any, Any]] = {"classes": (CLASSES, _Classes), "nodes": (NODES, _Nodes), "pods": (PODS, _Pods)}
+GOOD = {"classes": GOOD_CLASS, "nodes": GOOD_NODE, "pods": GOOD_POD}
+SECONDS = 5
+"""For one object; generous, for the machine may be busy. What went wrong here would take minutes."""
+
+
+def told(**bad: list[bytes]) -> View:
+    """A view that was told lists with a good object first and last, and the bad ones between; then them as events."""
+    view = View()
+    for kind, (collection, handler_type) in HANDLERS.items():
+        decoder: Decoder[Any] = Decoder(collection.item_type)
+        handler: Any = handler_type(view)
+        good = json.dumps(GOOD[kind]).encode()
+        items = b",".join([good, *bad.get(kind, []), good])
+        listing: Listing[Any] = Listing()
+        assert decoder.add_page(listing, b'{"metadata":{"resourceVersion":"7"},"items":[' + items + b"]}") == ""
+        assert listing.version == "7"
+        handler.replace(listing.objects)
+        for name, reason in listing.rejected:
+            handler.reject(name, reason)
+        for raw in bad.get(kind, []):
+            try:
+                handler.apply("MODIFIED", decoder.change(b'{"type":"MODIFIED","object":' + raw + b"}"))
+            except (msgspec.DecodeError, RecursionError) as error:
+                handler.reject("", str(error))
+    return view
+
+
+def free(view: View) -> int:
+    """Free devices of the good class, every page of every class having been made."""
+    for name in view.names():
+        report = view.report(name)
+        assert report is not None
+        assert all(0 <= value < 2**63 for value in figures(report).values())
+        list(view.nodes(name))
+    good = view.report("good")
+    assert good is not None
+    return good.tally.free
+
+
+DEEP = b"[" * 50_000 + b"]" * 50_000
+UNREADABLE = {
+    "nested without end": b'{"metadata":{"name":"bad"},"spec":{"x":' + DEEP + b"}}",
+    "a lone surrogate in the name": rb'{"metadata":{"name":"\ud800"}}',
+    "a lone surrogate in a label": rb'{"metadata":{"name":"bad","labels":{"a":"\udfff x"}}}',
+    "half a surrogate pair": rb'{"metadata":{"name":"bad","labels":{"a":"\ud83dx"}}}',
+    "not UTF-8": b'{"metadata":{"name":"bad\xff"}}',
+    "a control character": b'{"metadata":{"name":"bad\x01"}}',
+    "a number beyond every float": (
+        b'{"metadata":{"name":"bad"},"spec":{"x":1e400},"status":{"allocatable":{"a.b/c":1e400}}}'
+    ),
+    "a number of 100,000 digits": b'{"metadata":{"name":"bad"},"spec":{"x":' + b"1" * 100_000 + b"}}",
+    "null": b"null",
+    "a string": b'"bad"',
+    "an array": b"[]",
+    "nothing": b"{}",
+    "a name that is none": b'{"metadata":{"name":5}}',
+    "no name": b'{"metadata":{}}',
+    "an empty name": b'{"metadata":{"name":""}}',
+    "metadata twice, then null": b'{"metadata":{"name":"bad"},"metadata":null}',
+    "a comma too many": b'{"metadata":{"name":"bad",}}',
+}
+
+
+@pytest.mark.parametrize("kind", HANDLERS)
+@pytest.mark.parametrize("raw", UNREADABLE.values(), ids=UNREADABLE)
+def test_others_stay(kind: str, raw: bytes) -> None:
+    """An object that cannot be read, in a list or an event, leaves those beside it as they are."""
+    began = time.monotonic()
+    view = told(**{kind: [raw]})
+    assert free(view) == 3
+    assert time.monotonic() - began < SECONDS
+
+
+@pytest.mark.parametrize(
+    "raw", [UNREADABLE["a number beyond every float"], b'{"metadata":{"name":"bad"},"spec":{"vendor":"\xff"}}']
+)
+def test_unreadable_class_is_invalid(raw: bytes) -> None:
+    """A class of which only the name can be read is shown as invalid, with the reason."""
+    report = told(classes=[raw]).report("bad")
+    assert report is not None
+    assert (str(report.offer.reason), report.offer.offered) == ("Invalid", False)
+    assert "cannot be read" in report.offer.message
+
+
+def nested(depth: int) -> Any:  # noqa: ANN401 # JSON
+    """Objects in objects."""
+    value: Any = "bottom"
+    for _ in range(depth):
+        value = {"a": value}
+    return value
+
+
+MIB = "x" * 2**20
+BAD_SPECS: dict[str, Any] = {
+    "null": None,
+    "a string": "spec",
+    "an array": [1],
+    "a number": 5,
+    "no field": {},
+    "every field null": dict.fromkeys([*SPEC, "profile", "license", "maxCount", "tolerations"]),
+    "an unknown mode": SPEC | {"mode": "time-sliced"},
+    "a mode that is an object": SPEC | {"mode": {"a": []}},
+    "a bad memory": SPEC | {"memory": "much"},
+    "a memory of 1e30": SPEC | {"memory": 1e30},
+    "a memory of 4,000 digits": SPEC | {"memory": int("9" * 4000)},
+    "a maximum of 1e30": SPEC | {"maxCount": 1e30},
+    "a maximum of 4,000 digits": SPEC | {"maxCount": int("9" * 4000)},
+    "a name of a mebibyte": SPEC | {"vendor": MIB},
+    "a resource name of a mebibyte": SPEC | {"source": {"devicePlugin": {"resourceName": "a.b/" + MIB}}},
+    "sources of other types": SPEC | {"source": {"devicePlugin": [], "dra": 5}},
+    "a licence that is a list": SPEC | {"license": [1]},
+    "10,000 tolerations": SPEC | {"tolerations": [{"key": "a", "operator": "Exists"}] * 10_000},
+    "tolerations that are none": SPEC | {"tolerations": [None, 5, [], {"key": [], "tolerationSeconds": 1e30}]},
+    "nesting": SPEC | {"vendor": nested(300)},
+}
+
+
+@pytest.mark.parametrize("spec", BAD_SPECS.values(), ids=BAD_SPECS)
+def test_bad_class_is_invalid(spec: object) -> None:
+    """A class that breaks a rule is told as invalid, and only it is."""
+    began = time.monotonic()
+    view = told(classes=[json.dumps({"metadata": {"name": "bad"}, "spec": spec}).encode()])
+    assert free(view) == 3
+    report = view.report("bad")
+    assert report is not None
+    assert str(report.offer.reason) == "Invalid"
+    assert time.monotonic() - began < SECONDS
+
+
+BAD_QUANTITIES = {
+    "text": "four",
+    "an object": {"a": 1},
+    "an array": [[[]]],
+    "a boolean": True,
+    "1e30": 1e30,
+    "100 digits": 10**100,
+    "4,000 digits": int("9" * 4000),
+    "a text of a mebibyte": "9" * 2**20,
+    "an exponent without end": "1e999999999",
+    "hex": "0x10",
+    "a fraction without end": "0." + "1" * 2**20,
+    "empty": "",
+    "beyond int64": "9223372036854775808",
+}
+
+
+@pytest.mark.parametrize("quantity", BAD_QUANTITIES.values(), ids=BAD_QUANTITIES)
+def test_bad_quantity_is_named(quantity: object) -> None:
+    """A quantity that cannot be read counts as 0 on its node, which says so in few words."""
+    began = time.monotonic()
+    node = {"metadata": {"name": "bad"}, "status": {"allocatable": {DEVICE: quantity}, "conditions": READY}}
+    pod = {
+        "metadata": {"name": "bad", "namespace": "ns"},
+        "spec": {"nodeName": "good", "containers": [{"name": "c", "resources": {"requests": {DEVICE: quantity}}}]},
+    }
+    view = told(nodes=[json.dumps(node).encode()], pods=[json.dumps(pod).encode()])
+    assert free(view) == 3
+    reports = {each.name: each for each in view.nodes("good")}
+    assert reports["bad"].share.free == 0
+    for report in reports.values():
+        (reason,) = (each for each in report.reasons if each.reason == "MalformedQuantity")
+        assert len(reason.message) < 500
+    assert time.monotonic() - began < SECONDS
+
+
+@pytest.mark.parametrize("digits", [20, 5_000, 100_000])
+def test_integers_of_any_length(digits: int) -> None:
+    """An integer too long for Python to write out is a malformed quantity like any other."""
+    with pytest.raises(MalformedQuantityError):
+        parse_milli(10**digits)
+
+
+def test_null_is_absence() -> None:
+    """A null is what is not there, as in Go: the object counts."""
+    node = GOOD_NODE | {"metadata": {"name": "other", "labels": {"a": None}}, "spec": None}
+    pod = {
+        "metadata": {"name": "other", "namespace": "ns", "labels": None},
+        "spec": {
+            "nodeName": "other",
+            "initContainers": None,
+            "containers": [{"name": None, "resources": {"requests": {DEVICE: "2"}, "limits": None}}],
+            "overhead": None,
+        },
+        "status": None,
+    }
+    assert free(told(nodes=[json.dumps(node).encode()], pods=[json.dumps(pod).encode()])) == 5
+
+
+def test_many_parts() -> None:
+    """10,000 taints and 10,000 containers are read in a moment."""
+    began = time.monotonic()
+    taints = [{"key": f"t{number}", "effect": "NoSchedule"} for number in range(10_000)]
+    node = GOOD_NODE | {"metadata": {"name": "tainted"}, "spec": {"taints": taints}}
+    containers = [{"name": f"c{number}", "resources": {"requests": {DEVICE: "1m"}}} for number in range(10_000)]
+    pod = {"metadata": {"name": "many", "namespace": "ns"}, "spec": {"nodeName": "good", "containers": containers}}
+    view = told(nodes=[json.dumps(node).encode()], pods=[json.dumps(pod).encode()])
+    assert free(view) == 0
+    assert time.monotonic() - began < SECONDS
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+def spoiled(good: Any) -> st.SearchStrategy[Any]:  # noqa: ANN401 # JSON
+    """The object with some parts, at any depth, replaced by any JSON."""
+    if isinstance(good, dict):
+        parts: st.SearchStrategy[Any] = st.fixed_dictionaries({key: spoiled(value) for key, value in good.items()})
+    elif isinstance(good, list):
+        parts = st.tuples(*(spoiled(value) for value in good)).map(list)
+    else:
+        parts = st.just(good)
+    return st.integers(0, 9).flatmap(lambda dice: JSON if dice == 0 else parts)
+
+
+@given(nodes=spoiled(GOOD_NODE), pods=spoiled(GOOD_POD), classes=spoiled(GOOD_CLASS))
+@settings(max_examples=300, deadline=None)
+def test_whatever_is_wrong(nodes: Any, pods: Any, classes: Any) -> None:  # noqa: ANN401 # JSON
+    """Whatever part is replaced by whatever JSON, the good objects are all there, and every page can be made."""
+    bad: dict[str, list[bytes]] = {}
+    for kind, obj in {"nodes": nodes, "pods": pods, "classes": classes}.items():
+        renamed = json.dumps(obj).replace('"good"', '"bad"')  # the pod stays on its own node
+        bad[kind] = [renamed.encode()]
+    view = told(**bad)
+    assert free(view) >= 3
+    assert "good" in set(view.names())
+
+
+@given(body=st.binary(max_size=200))
+def test_any_bytes(body: bytes) -> None:
+    """Any bytes between two good objects leave at least one readable or the whole list refused, and never crash."""
+    decoder: Decoder[Any] = Decoder(NODES.item_type)
+    good = json.dumps(GOOD_NODE).encode()
+    listing: Listing[Any] = Listing()
+    try:
+        decoder.add_page(listing, b'{"metadata":{"resourceVersion":"7"},"items":[' + good + b"," + body + b"]}")
+    except Exception as error:  # noqa: BLE001 # only the stated one
+        assert type(error).__name__ == "UnreadableError"  # noqa: PT017 # a bracket or a quote too many
+    else:
+        assert listing.objects[0].metadata.name == "good"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param('{"kind":"Node","a":' + "9" * 5000 + "}", id="JSON with a number of 5,000 digits"),
+        pytest.param("kind: Node\na: " + "9" * 5000, id="YAML with a number of 5,000 digits"),
+        pytest.param('{"kind":"Node","a":' + "[" * 50_000 + "]" * 50_000 + "}", id="JSON nested without end"),
+        pytest.param("a: " + "[" * 5_000 + "]" * 5_000, id="YAML nested without end"),
+        pytest.param("kind: Node\nwhen: !!timestamp x", id="a tag that does not fit"),
+    ],
+)
+def test_bad_dump(text: str) -> None:
+    """A dump that no parser can read is refused in one sentence, not with a traceback."""
+    with pytest.raises(SnapshotError):
+        parse_snapshot(text)
