@@ -39,7 +39,7 @@ types: setup ## Static types, strictly.
 	$(BIN)/mypy
 
 unit: setup ## Only the tests that need no cluster.
-	$(BIN)/python -m pytest tests/unit tests/http
+	$(BIN)/python -m pytest tests/unit tests/http tests/golden
 
 cluster: setup ## Start etcd, kube-apiserver and kube-scheduler with the catalog installed; Ctrl-C stops all.
 	$(BIN)/python -m tests.cluster

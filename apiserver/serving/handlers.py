@@ -55,10 +55,13 @@ class Handlers:
         group_path = f"/apis/{self._served.group}"
         is_discovery = path in ("/apis", group_path, f"{group_path}/{self._served.version}")
         health = self._health.answer(path, request.query, request.query.getall("exclude", []))
-        if not (is_discovery or health or path == "/version" or path.startswith("/openapi/v")):
+        is_index = path in ("", "/index.html")
+        if not (is_index or is_discovery or health or path == "/version" or path.startswith("/openapi/v")):
             return respond_text("404 page not found\n", 404)
         if request.method != "GET":
             raise MethodNotAllowed
+        if is_index:
+            return respond(request, {"paths": self._paths()}, Representation(pretty=True))
         if health is not None:
             return respond_text(health.text, health.code)
         if path == "/version":
@@ -92,6 +95,17 @@ class Handlers:
         response = respond(request, self._discovery.aggregated, JSON_REPRESENTATION)
         response.headers.update(headers | {"Content-Type": AGGREGATED_TYPE})
         return response
+
+    def _paths(self) -> list[str]:
+        """What / lists: every path outside the objects, sorted."""
+        group = f"/apis/{self._served.group}"
+        paths = ["/apis", group, f"{group}/{self._served.version}", "/version"]
+        for endpoint in ("healthz", "livez", "readyz"):
+            checks = [*self._health.live, *(self._health.ready if endpoint == "readyz" else ())]
+            paths += [f"/{endpoint}", *(f"/{endpoint}/{name}" for name in checks)]
+        if self._served.openapi is not None:
+            paths += ["/openapi/v2", "/openapi/v3"]
+        return sorted(paths)
 
     def _version_info(self) -> dict[str, Any]:
         major, minor, *_ = self._version.split(".")

@@ -76,11 +76,11 @@ def negotiate(accept: str, *, stream: bool = False) -> Representation:
     offers = (JSON,) if stream else (JSON, YAML)
     for clause in parse_accept(accept or "*/*"):
         media_type = next((offered for offered in offers if clause.matches(offered)), None)
-        convert_to = clause.parameters.get("as", "")
-        if media_type is None or (convert_to and not _is_known_conversion(clause)):
+        if media_type is None or not _is_known_form(clause):
             continue
+        parameters = clause.parameters
         return Representation(
-            media_type, convert_to, clause.parameters.get("v", ""), is_true_like(clause.parameters.get("pretty", "0"))
+            media_type, parameters.get("as", ""), parameters.get("v", ""), parameters.get("pretty") == "1"
         )
     accepted = ", ".join(f"{offered};stream=watch" if stream else offered for offered in offers)
     raise NotAcceptable(f"only the following media types are accepted: {accepted}")
@@ -93,13 +93,16 @@ def wants_pretty(representation: Representation, query: Mapping[str, str], user_
     return representation.pretty or user_agent.startswith(_PRETTY_AGENTS)
 
 
-def _is_known_conversion(clause: Clause) -> bool:
+def _is_known_form(clause: Clause) -> bool:
+    """Whether the parameters ask for nothing, or for what can be made; those that mean nothing here are ignored."""
     parameters = clause.parameters
-    return (
-        parameters["as"] in _CONVERSIONS
-        and parameters.get("g") == META_GROUP
-        and parameters.get("v") in _CONVERSION_VERSIONS
-    )
+    if parameters.get("stream", "") not in ("", "watch") or parameters.get("sv"):
+        return False
+    asked = [parameters.get(key) for key in ("as", "g", "v")]
+    if asked == [None, None, None]:
+        return True
+    kind, group, version = asked
+    return kind in _CONVERSIONS and group == META_GROUP and version in _CONVERSION_VERSIONS
 
 
 def _parse_clause(text: str) -> Clause | None:

@@ -61,7 +61,7 @@ def read_options(query: Mapping[str, str], *, watch: bool) -> ListOptions:
     causes = _watch_causes(query) if watch else _list_causes(query)
     if causes:
         raise Invalid(causes)
-    if query.get("continue") and query.get("resourceVersion", "0") not in ("", "0"):
+    if not watch and query.get("continue") and query.get("resourceVersion", "0") not in ("", "0"):
         raise BadRequest("specifying resource version is not allowed when using continue")
     version = _version(query, watch=watch)
     asked_for_initial = is_true_like(query["sendInitialEvents"]) if "sendInitialEvents" in query else None
@@ -146,7 +146,9 @@ def _watch_causes(query: Mapping[str, str]) -> list[tuple[str, str, str]]:
             causes.append(
                 (field, _NOT_SUPPORTED, f'Unsupported value: "{match}": supported values: "{NOT_OLDER_THAN}"')
             )
-        if query.get("continue"):
-            message = "Forbidden: resourceVersionMatch is forbidden when continue is provided"
-            causes.append((field, _FORBIDDEN, message))
+    # A watch from no version is one with initial events, by default; so a page cannot be gone on with.
+    is_defaulted = not initial and query.get("resourceVersion", "") in ("", "0")
+    if query.get("continue") and (match or is_defaulted):
+        message = "Forbidden: resourceVersionMatch is forbidden when continue is provided"
+        causes.append((field, _FORBIDDEN, message))
     return causes

@@ -16,7 +16,7 @@ from aiohttp import web
 from apiserver.serving.negotiation import META_GROUP, PARTIAL, PARTIAL_LIST, TABLE, Representation, negotiate
 from apiserver.serving.options import read_options
 from apiserver.serving.pages import Page, read_page
-from apiserver.serving.request_info import RequestInfo
+from apiserver.serving.request_info import RequestInfo, is_true_like
 from apiserver.serving.resources import GroupVersion, Resource, Subresource
 from apiserver.serving.responses import respond
 from apiserver.serving.selectors import METADATA_FIELDS, Selection, make_selection
@@ -100,7 +100,7 @@ class Reading:
 
     async def _wait_for_version(self, request: web.Request, store: ResourceStore) -> None:
         """A version asked of one object is the oldest that will do."""
-        if "export" in request.query:
+        if is_true_like(request.query.get("export", "false")):
             raise BadRequest("the export parameter, deprecated since v1.14, is no longer supported")
         version = request.query.get("resourceVersion", "")
         options = read_options({"resourceVersion": version}, watch=False)
@@ -130,7 +130,8 @@ class Reading:
         representation = negotiate(request.headers.get("Accept", ""), stream=True)
         options = read_options(request.query, watch=True)
         selection = self._selection(request.query, resource)
-        encoder = Encoder(representation, resource.layout, read_include(request.query))
+        include = read_include(request.query if representation.convert_to == TABLE else {})
+        encoder = Encoder(representation, resource.layout, include)
         async with resource.store.open(info.namespace) as store:
             watch = Watch(
                 store=store,

@@ -68,7 +68,7 @@ def _encode(content: bytes | Mapping[str, Any], representation: Representation, 
         return str(yaml.safe_dump(dict(tree), sort_keys=True, allow_unicode=True)).encode()
     if pretty:
         tree = orjson.loads(content) if isinstance(content, bytes) else content
-        return orjson.dumps(tree, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
+        return orjson.dumps(tree, option=orjson.OPT_INDENT_2)  # without a newline at its end, as in Go
     return content if isinstance(content, bytes) else orjson.dumps(content, option=orjson.OPT_APPEND_NEWLINE)
 
 

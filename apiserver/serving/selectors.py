@@ -153,6 +153,8 @@ def _unescape(value: str) -> str:
             raise BadRequest(f"invalid field selector: invalid escape sequence in '{value}'")
         return match[1]
 
+    if re.fullmatch(r"(?:[^=\\]|\\.?)*", value, re.DOTALL) is None:
+        raise BadRequest(f"invalid field selector: unescaped character in value: '{value}'")
     return re.sub(r"\\(.?)", unescaped, value, flags=re.DOTALL)
 
 

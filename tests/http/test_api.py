@@ -202,11 +202,29 @@ async def test_head(client: Client) -> None:
     assert (await client.head(f"{BASE}/gpuclasses")).status == 405
 
 
-@pytest.mark.parametrize("path", ["/", "/api", "/api/v1/pods", "/apis/other.group", "/metrics", "/favicon.ico"])
+@pytest.mark.parametrize("path", ["/api", "/api/v1/pods", "/apis/other.group", "/metrics", "/favicon.ico"])
 async def test_elsewhere(client: Client, path: str) -> None:
     """A path that nothing is known of is 404 in plain text."""
     response = await client.get(path)
     assert (response.status, response.content_type) == (404, "text/plain")
+
+
+@pytest.mark.parametrize("path", ["/", "/index.html"])
+async def test_index(client: Client, cluster: Cluster, path: str) -> None:
+    """The root lists the paths there are, sorted; each of them is answered."""
+    cluster.health.ready["sync"] = lambda: None
+    paths = (await get(client, path))["paths"]
+    assert paths == sorted(paths)
+    assert {"/apis", BASE, "/openapi/v2", "/openapi/v3", "/version", "/livez/ping", "/readyz/sync"} <= set(paths)
+    for each in paths:
+        assert (await client.get(each)).status == 200
+    assert (await client.post(path)).status == 405
+
+
+async def test_export(client: Client) -> None:
+    """An export is refused; none is asked for when it is false."""
+    await get(client, f"{BASE}/gpuclasses/l40s?export=true", 400)
+    await get(client, f"{BASE}/gpuclasses/l40s?export=false")
 
 
 async def test_unsynced(client: Client, cluster: Cluster) -> None:
@@ -301,7 +319,8 @@ async def test_yaml_and_pretty(client: Client) -> None:
     """YAML for who asks, indentation for people, one line for programs."""
     path = f"{BASE}/gpuclasses/l40s"
     assert (await (await client.get(path, headers={"Accept": "application/yaml"})).text()).startswith("apiVersion:")
-    assert (await (await client.get(path, headers={"User-Agent": "curl/8"})).text()).startswith("{\n  ")
+    pretty = await (await client.get(path, headers={"User-Agent": "curl/8"})).text()
+    assert (pretty[:4], pretty[-2:]) == ("{\n  ", "\n}")
     assert (await (await client.get(path)).text()).count("\n") == 1
 
 
@@ -325,7 +344,7 @@ async def test_compression(client: Client, cluster: Cluster) -> None:
     for number in range(1500):
         cluster.view.apply_node(Node(f"node-{number:05}", capacity={RESOURCE: 4}, allocatable={RESOURCE: 4}))
     response = await client.get(f"{BASE}/gpuclasses/l40s/catalog", headers={"Accept-Encoding": "gzip"})
-    assert response.headers["Content-Encoding"] == "gzip"
+    assert (response.headers["Content-Encoding"], response.headers["Vary"]) == ("gzip", "Accept-Encoding")
     assert (await response.json())["kind"] == "GPUClassCatalog"
 
 

@@ -277,3 +277,11 @@ async def test_unsynced_is_as_described(client: Client, cluster: Cluster, docume
     response = await client.get(f"{BASE}/gpuclasses")
     assert response.status == 503
     assert problems(await response.json(), document, definition="io.cozystack.catalog.v1alpha1.Status") == []
+
+
+async def test_metadata_alone_is_as_described(client: Client, document: Json) -> None:
+    """PartialObjectMetadata is a kind of meta.k8s.io, in no document of ours; its metadata is an object's."""
+    headers = {"Accept": "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"}
+    listing = await (await client.get(f"{BASE}/gpuclasses", headers=headers)).json()
+    definition = "io.cozystack.catalog.v1alpha1.ObjectMeta"
+    assert [problems(each["metadata"], document, definition=definition) for each in listing["items"]] == [[]]

@@ -103,6 +103,9 @@ async def test_too_old(client: Client) -> None:
     [
         ({"timeoutSeconds": "x"}, 400),
         ({"labelSelector": "a b"}, 400),
+        ({"fieldSelector": "metadata.name===a"}, 400),
+        ({"continue": "x"}, 422),
+        ({"continue": "x", "resourceVersion": "0"}, 422),
         ({"fieldSelector": "spec.none=1"}, 400),
         ({"resourceVersion": "x"}, 422),
         ({"sendInitialEvents": "true"}, 422),

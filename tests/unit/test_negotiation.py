@@ -32,6 +32,10 @@ METADATA = "as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
         pytest.param("*/*,application/yaml", Representation(YAML), id="the more specific before the wildcard"),
         pytest.param("application/json;as=Other;v=v1;g=meta.k8s.io,application/yaml", Representation(YAML), id="skip"),
         pytest.param("application/json;pretty=1", Representation(JSON, pretty=True), id="pretty"),
+        pytest.param("application/json;pretty=true", Representation(JSON), id="only 1 is pretty"),
+        pytest.param(
+            "application/json;as=Table;v=v1beta1;g=meta.k8s.io", Representation(JSON, "Table", "v1beta1"), id="v1beta1"
+        ),
         pytest.param("application/json;stream=watch;charset=utf-8", Representation(JSON), id="other parameters"),
         pytest.param("application/json;q=x", Representation(JSON), id="a broken quality"),
     ],
@@ -42,7 +46,9 @@ def test_negotiate(accept: str, expected: Representation) -> None:
 
 
 @pytest.mark.parametrize(
-    "accept", ["text/plain", "application/vnd.kubernetes.protobuf", "application/json;as=Table;v=v2;g=meta.k8s.io", ";"]
+    "accept",
+    ["text/plain", "application/vnd.kubernetes.protobuf", "application/json;as=Table;v=v2;g=meta.k8s.io", ";"]
+    + [f"application/json;{parameters}" for parameters in ("stream=other", "sv=v1", "g=meta.k8s.io", "v=v1")],
 )
 def test_not_acceptable(accept: str) -> None:
     """What cannot be made is refused."""
