@@ -15,7 +15,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
-from apiserver.serving.history import DELETED, KEEP_SECONDS, Change, Key, Stored
+from apiserver.serving.history import DELETED, KEEP_SECONDS, Change, Key
 from apiserver.serving.status import StatusError
 from apiserver.serving.store import COALESCE_SECONDS, RETRY_SECONDS, ResourceStore, Scope, at_version
 from apiserver.serving.versions import VersionSource
@@ -350,7 +350,7 @@ class NamespacedStores(Generic[N, R]):
         version = max(left, went)
         if namespace is None or name is None or not version:
             return None
-        last: Stored = at_version(self._make(namespace, name), version)
+        last = at_version(key, self._make(namespace, name), version, lean=True)
         return Change(version, DELETED, key, last, last)
 
 
