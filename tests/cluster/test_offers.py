@@ -385,6 +385,25 @@ def test_kubectl(control_plane: ControlPlane) -> None:
 
 
 @pytest.mark.timeout(300)
+def test_the_real_quota_controller(binaries: Binaries, tmp_path: Path) -> None:
+    """It counts nothing for our keys, and keeps what another controller has counted: so absent means unknown."""
+    path = f"{NAMESPACES}/default/resourcequotas"
+    with ControlPlane(binaries, tmp_path, controllers=("resourcequota-controller",), scheduler=False) as control_plane:
+        client = control_plane.client
+
+        def used(pods: str) -> Json | None:
+            found: Json = client.get(f"{path}/q").get("status", {})
+            return found["used"] if found.get("hard", {}).get("pods") == pods and "pods" in found["used"] else None
+
+        spec = {"hard": {KEY: "5", TOTAL: "9", "pods": "10"}}
+        client.post(path, {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q"}, "spec": spec})
+        assert wait_for(lambda: used("10"), "the controller to count pods") == {"pods": "0"}
+        client.patch(f"{path}/q/status", {"status": {"used": {KEY: "2"}}})
+        client.patch(f"{path}/q", {"spec": {"hard": {"pods": "11"}}})
+        assert wait_for(lambda: used("11"), "the controller to count again") == {"pods": "0", KEY: "2"}
+
+
+@pytest.mark.timeout(300)
 def test_aggregated_to_view(binaries: Binaries, tmp_path: Path) -> None:
     """Who holds view in a namespace sees its offers, by the real controller's doing; nothing of the hoster's."""
     controllers = ("clusterrole-aggregation-controller",)
