@@ -3,12 +3,16 @@
 import asyncio
 import base64
 import contextlib
+import itertools
 import json
+import random
 import ssl
 import statistics
+import threading
 import time
 import uuid
 from collections.abc import Iterator
+from http import HTTPStatus
 from pathlib import Path
 
 import aiohttp
@@ -318,6 +322,79 @@ def test_a_watch_is_taken_up_at_the_other_replica(
     assert told == [("ADDED", "l40s"), ("DELETED", "passing")]
     require_own(RED, found)
     assert figures(found[-1]["object"])[:2] == ("Orderable", 5)
+
+
+def churn(api: Client, seconds: float) -> None:
+    """Change budgets, devices, classes and namespaces for so long, and leave them as they were."""
+    rng, ends = random.Random(8), time.monotonic() + seconds  # noqa: S311 # reproducible, not secret
+    quotas = f"{NAMESPACES}/{RED}/resourcequotas"
+    api.post(
+        quotas, {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q"}, "spec": {"hard": {KEY: 9}}}
+    )
+    number = 0
+    while time.monotonic() < ends:
+        number += 1
+        api.patch(f"{quotas}/q/status", {"status": {"used": {KEY: str(rng.randint(0, 9))}}})
+        created = create_pod(api, pod(f"vm-{number}", node="gpu-node-1", requests={DEVICE: rng.randint(1, 4)}))
+        api.post(STORED, gpu_class(f"passing-{number}", f"example.com/{number}"))
+        time.sleep(rng.random() / 5)
+        api.delete(f"{STORED}/passing-{number}")
+        api.delete(pod_path(created))
+
+
+@pytest.mark.parametrize("scope", [f"namespaces/{RED}/", ""], ids=["one namespace", "all"])
+@pytest.mark.timeout(180)
+@pytest.mark.usefixtures("shop")
+def test_each_watch_at_the_other_replica(
+    api: Client, control_plane: ControlPlane, catalog: CatalogServer, scope: str
+) -> None:
+    """Whoever lists here and watches there, again and again, ends with what there is."""
+    path, pair = f"{BASE}/{scope}gpuoffers", control_plane.authority.client("admin", ("system:masters",))
+    other = CatalogServer(control_plane)
+    other.start()
+    working = threading.Thread(target=churn, args=(api, 8.0))
+    try:
+        with catalog.client() as here, other.client() as there:
+            wait_for(lambda: there.request("GET", path).code == HTTPStatus.OK, "the other replica to be in sync")
+            known, version = listed(here, path)
+            working.start()
+            turns, last = itertools.cycle([other, catalog]), 0
+            while last < 2:  # twice more, when all is quiet
+                last += not working.is_alive()
+                server = next(turns)
+                query = f"{path}?watch=1&allowWatchBookmarks=1&timeoutSeconds=3&resourceVersion={version}"
+                with watching(server.port, query, authority=server.authority, certificate=pair) as events:
+                    for event in events:
+                        if event["type"] == "ERROR":
+                            known, version = listed(here, path)
+                            break
+                        version = take(event, known)
+            assert known == listed(here, path)[0] == listed(there, path)[0]
+    finally:
+        if working.ident is not None:
+            working.join(timeout=60)
+        other.stop()
+
+
+def listed(client: Client, path: str) -> tuple[dict[str, Json], str]:
+    """The offers of a list without their versions, which each replica counts for itself; and the list's version."""
+    found = client.get(path)
+    known = dict[str, Json]()
+    for item in found["items"]:
+        take({"type": "ADDED", "object": item}, known)
+    return known, found["metadata"]["resourceVersion"]
+
+
+def take(event: Json, known: dict[str, Json]) -> str:
+    """Follow one event, and return its version."""
+    metadata = event["object"]["metadata"]
+    version: str = metadata.pop("resourceVersion")
+    if event["type"] != "BOOKMARK":
+        key = f"{metadata['namespace']}/{metadata['name']}"
+        known.pop(key, None)
+        if event["type"] != "DELETED":
+            known[key] = event["object"]
+    return version
 
 
 @pytest.mark.usefixtures("shop")
