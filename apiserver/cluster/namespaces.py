@@ -99,4 +99,5 @@ def to_quota(raw: QuotaObject) -> Quota | None:
 
 
 def _mapping(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
+    """What may be keys and quantities; in YAML a key may be anything."""
+    return {key: item for key, item in value.items() if isinstance(key, str)} if isinstance(value, Mapping) else {}

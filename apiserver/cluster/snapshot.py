@@ -147,10 +147,14 @@ def _take(item: Mapping[str, Any], snapshot: Snapshot) -> None:
             case ("cozystack.io", "GPUClass"):
                 snapshot.classes.append(_writable(parse_class(item)))
             case ("", "Namespace"):
-                snapshot.namespaces.append(to_namespace(msgspec.convert(item, NamespaceObject)))
+                namespace = to_namespace(msgspec.convert(item, NamespaceObject))
+                _require_text(namespace.name, namespace.uid, namespace.creation_timestamp)
+                snapshot.namespaces.append(namespace)
             case ("", "ResourceQuota"):
                 quota = to_quota(msgspec.convert(item, QuotaObject))
-                snapshot.quotas += [quota] if quota is not None else []
+                if quota is not None:
+                    _require_text(quota.name)
+                    snapshot.quotas.append(quota)
             case ("kubevirt.io", "KubeVirt"):
                 snapshot.kubevirts.append(msgspec.convert(item, KubeVirtObject))
             case ("resource.k8s.io", "DeviceClass"):
@@ -169,5 +173,14 @@ def _writable(gpu_class: GPUClass) -> GPUClass:
     Raises:
         ValueError: it does not.
     """
-    msgspec.json.encode([gpu_class.metadata, gpu_class.spec, gpu_class.owned_resource_name, gpu_class.violations])
+    _require_text(gpu_class.metadata, gpu_class.spec, gpu_class.owned_resource_name, gpu_class.violations)
     return gpu_class
+
+
+def _require_text(*values: object) -> None:
+    """Raise unless all of it can be written as JSON.
+
+    Raises:
+        ValueError: it cannot.
+    """
+    msgspec.json.encode(values)

@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+import orjson
+
 Key = tuple[str, str]
 """Namespace ("" at the cluster scope) and name; also the order of a list."""
 
@@ -23,17 +25,29 @@ KEEP_SECONDS: Final = 600
 KEEP_CHANGES: Final = 10_000
 
 
-@dataclass(frozen=True, slots=True)
 class Stored:
-    """One object.
+    """One object. Never changed once stored.
 
-    Attributes:
-        object: as it is served, resourceVersion included. Never changed once stored.
-        body: the same in JSON.
+    Args:
+        key: of the object.
+        body: it in JSON, as it is served, resourceVersion included.
+        read: the same read; without, it is read from the JSON whenever it is needed, which saves most of the memory.
     """
 
-    object: Mapping[str, Any]
-    body: bytes
+    __slots__ = ("_read", "body", "key")
+
+    def __init__(self, key: Key, body: bytes, read: Mapping[str, Any] | None = None) -> None:
+        self.key = key
+        self.body = body
+        self._read = read
+
+    @property
+    def object(self) -> Mapping[str, Any]:
+        """It as it is served."""
+        if self._read is not None:
+            return self._read
+        read: Mapping[str, Any] = orjson.loads(self.body)
+        return read
 
 
 @dataclass(frozen=True, slots=True)

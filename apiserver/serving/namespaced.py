@@ -9,13 +9,14 @@ either side, and little enough goes there to be remembered.
 """
 
 import asyncio
+import math
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
-from apiserver.serving.history import DELETED, KEEP_SECONDS, Change, Key, Stored
+from apiserver.serving.history import DELETED, KEEP_SECONDS, Change, Key
 from apiserver.serving.status import StatusError
 from apiserver.serving.store import COALESCE_SECONDS, RETRY_SECONDS, ResourceStore, Scope, at_version
 from apiserver.serving.versions import VersionSource
@@ -121,7 +122,8 @@ class _Scoped:
         pending: keys of what has to be made anew.
         users: how many requests have it open.
         left: when the last of them left.
-        timer: when it is next brought up to date for those who watch.
+        worked: when it was last brought up to date for those who watch.
+        timer: when it is next.
     """
 
     def __init__(self, namespace: str, store: ResourceStore, keys: Iterable[Key]) -> None:
@@ -130,6 +132,7 @@ class _Scoped:
         self.pending = dict.fromkeys(keys)
         self.users = 0
         self.left = 0.0
+        self.worked = -math.inf
         self.timer: asyncio.TimerHandle | None = None
 
     def stop(self) -> None:
@@ -234,7 +237,7 @@ class NamespacedStores(Generic[N, R]):
         if namespaces or names:
             for scope in self._scopes.values():
                 scope.pending.update(dict.fromkeys(self._touched(scope.namespace, namespaces, names)))
-                self._schedule(scope, ACROSS_SECONDS if scope.namespace == ALL else 0)
+                self._schedule(scope, scope.worked + scope.store.pause_seconds - now)
 
     def _touched(self, scope: str, namespaces: set[str], names: set[str]) -> Iterable[Key]:
         """The keys of a scope that changes on either side concern, also where both went at once."""
@@ -256,14 +259,15 @@ class NamespacedStores(Generic[N, R]):
                 self._timer = asyncio.get_running_loop().call_later(RETRY_SECONDS, self._flush)
 
     def _schedule(self, scope: _Scoped, seconds: float) -> None:
-        """Bring a store up to date for those who watch it, after a while."""
+        """Bring a store up to date for those who watch it, after so long or at once."""
         if scope.store.watchers and scope.pending and scope.timer is None:
-            scope.timer = asyncio.get_running_loop().call_later(seconds, self._work, scope)
+            scope.timer = asyncio.get_running_loop().call_later(max(0, seconds), self._work, scope)
 
     def _work(self, scope: _Scoped) -> None:
         """Make some of what has to be made anew, and let others have their turn."""
         scope.timer = None
         self._settle(scope, SLICE_SECONDS)
+        scope.worked = self._clock()
         self._schedule(scope, 0)
 
     async def _catch_up(self, scope: _Scoped) -> None:
@@ -296,7 +300,7 @@ class NamespacedStores(Generic[N, R]):
         def refresh(_: ResourceStore) -> None:
             self._follow()
             if namespace != ALL:
-                self._settle(scope, float("inf"))
+                self._settle(scope, math.inf)
 
         async def catch_up() -> None:
             await self._catch_up(scope)
@@ -350,7 +354,7 @@ class NamespacedStores(Generic[N, R]):
         version = max(left, went)
         if namespace is None or name is None or not version:
             return None
-        last: Stored = at_version(self._make(namespace, name), version)
+        last = at_version(key, self._make(namespace, name), version, lean=True)
         return Change(version, DELETED, key, last, last)
 
 

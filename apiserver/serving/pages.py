@@ -58,12 +58,12 @@ async def read_page(store: ResourceStore, namespace: str, selection: Selection, 
     version = version or listing.version
     items = _selected(listing, namespace, selection)
     if after is not None:
-        items = [item for item in items if key_of(item) > after]
+        items = [item for item in items if item.key > after]
     metadata: dict[str, Any] = {"resourceVersion": version}
     if options.limit and len(items) > options.limit:
         rest = len(items) - options.limit
         items = items[: options.limit]
-        metadata["continue"] = _make_token(version, key_of(items[-1]))
+        metadata["continue"] = _make_token(version, items[-1].key)
         if selection.selects_all:
             metadata["remainingItemCount"] = rest
     whole = listing if items is listing.items and version == listing.version else None
@@ -78,8 +78,9 @@ def _selected(listing: Listing, namespace: str, selection: Selection) -> Sequenc
 
 def is_selected(item: Stored, namespace: str, selection: Selection) -> bool:
     """Whether an object is in the namespace ("" for any) and selected."""
-    in_namespace = not namespace or item.object["metadata"].get("namespace") == namespace
-    return in_namespace and selection.matches(item.object)
+    if namespace and item.key[0] != namespace:
+        return False
+    return selection.selects_all or selection.matches(item.object)
 
 
 async def _listing(store: ResourceStore, options: ListOptions) -> Listing:
@@ -87,12 +88,6 @@ async def _listing(store: ResourceStore, options: ListOptions) -> Listing:
         return store.list()
     await store.wait_until_fresh(options.resource_version)
     return store.list_at(options.resource_version) if options.exactly else store.list()
-
-
-def key_of(item: Stored) -> Key:
-    """Where an object stands in the order of a list."""
-    metadata = item.object["metadata"]
-    return metadata.get("namespace", ""), metadata["name"]
 
 
 def _make_token(version: str, key: Key) -> str:

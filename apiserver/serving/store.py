@@ -1,6 +1,7 @@
 """The objects of one resource as they are served, each with the version of its last visible change."""
 
 import asyncio
+import hashlib
 import math
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
@@ -64,7 +65,7 @@ class Past(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """How a store differs that is one of several, made when it is needed.
+    """How a store differs that is one of several. Together they may have many objects, so it keeps little of each.
 
     Attributes:
         past: what went before it was made.
@@ -106,7 +107,7 @@ class ResourceStore:
         self._clock = clock
         self._scope = scope
         self.pause_seconds = scope.pause_seconds if scope is not None else 0
-        self._objects: dict[Key, tuple[Mapping[str, Any], Stored]] = {}
+        self._objects: dict[Key, tuple[object, Stored]] = {}  # what tells one content from another, and the object
         self._listing: Listing | None = None
         self._history: History | None = None
         self._version = 0
@@ -122,16 +123,16 @@ class ResourceStore:
 
         An object of another uid is another object: the old one is deleted first.
         """
-        old = self._objects.get(key)
-        if old is not None and old[0] == content:
+        old, likeness = self._objects.get(key), content if self._scope is None else _digest(content)
+        if old is not None and old[0] == likeness:
             return
-        if old is not None and old[0]["metadata"].get("uid") != content["metadata"].get("uid"):
+        if old is not None and old[1].object["metadata"].get("uid") != content["metadata"].get("uid"):
             self.delete(key)
             old = None
         # What is there before anything is told needs no versions of its own.
         begun = self._history is not None or not self._version
-        stored = at_version(content, self._advance() if begun else self._version)
-        self._objects[key] = content, stored
+        stored = self._at_version(key, content, self._advance() if begun else self._version)
+        self._objects[key] = likeness, stored
         self._listing = None
         before = None if old is None else old[1]
         self._record(Change(self._version, ADDED if old is None else MODIFIED, key, stored, before))
@@ -141,7 +142,7 @@ class ResourceStore:
         old = self._objects.pop(key, None)
         if old is not None:
             self._listing = None
-            last = at_version(old[0], self._advance())
+            last = self._at_version(key, old[1].object, self._advance())
             self._record(Change(self._version, DELETED, key, last, old[1]))
 
     def holds(self, key: Key) -> bool:
@@ -280,6 +281,9 @@ class ResourceStore:
             if self.watchers or self._history is None:
                 self._flush = asyncio.get_running_loop().call_later(RETRY_SECONDS, self._flush_now)
 
+    def _at_version(self, key: Key, content: Mapping[str, Any], version: int) -> Stored:
+        return at_version(key, content, version, lean=self._scope is not None)
+
     def _advance(self) -> int:
         self._version = self._versions.next()
         self._advanced = self._clock()
@@ -308,7 +312,13 @@ class Stores(Protocol):
         """Make everybody look who waits for news."""
 
 
-def at_version(content: Mapping[str, Any], version: int) -> Stored:
-    """An object as it is served at a version."""
+def at_version(key: Key, content: Mapping[str, Any], version: int, *, lean: bool) -> Stored:
+    """An object as it is served at a version; a lean one takes little memory, and time whenever it is looked into."""
     served = {**content, "metadata": {**content["metadata"], "resourceVersion": str(version)}}
-    return Stored(served, orjson.dumps(served))
+    # What orjson gives back holds on to the room it was written in, kilobytes more; a copy is as long as it is.
+    body = bytes(memoryview(orjson.dumps(served)))
+    return Stored(key, body, None if lean else served)
+
+
+def _digest(content: Mapping[str, Any]) -> bytes:
+    return hashlib.blake2b(orjson.dumps(content), digest_size=16).digest()

@@ -20,6 +20,9 @@ from apiserver.serving.watching import BOOKMARK, ERROR, INITIAL_EVENTS_END, Even
 _WRITE_SECONDS: Final = 60
 """For how long a client may take nothing before it is let go; what waits for it is bounded by the write buffer."""
 
+_EVENTS_AT_ONCE: Final = 500
+"""How many events are encoded and written together; the first batch of a watch may hold a whole large collection."""
+
 
 @dataclass(slots=True)
 class Encoder:
@@ -91,9 +94,11 @@ async def write_stream(
 
 
 async def _write_lines(response: web.StreamResponse, batch: Sequence[Event], encoder: Encoder) -> None:
-    if batch:
+    for start in range(0, len(batch), _EVENTS_AT_ONCE):
         async with asyncio.timeout(_WRITE_SECONDS):
-            await response.write(b"".join(map(encoder.encode, batch)))
+            await response.write(b"".join(map(encoder.encode, batch[start : start + _EVENTS_AT_ONCE])))
+        if start + _EVENTS_AT_ONCE < len(batch):
+            await asyncio.sleep(0)  # a write that finds room gives nobody else a turn
 
 
 def _is_websocket(request: web.Request) -> bool:

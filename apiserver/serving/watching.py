@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from apiserver.serving.history import ADDED, DELETED, MODIFIED, Change, ForgottenError, Key, Stored
 from apiserver.serving.options import ListOptions
-from apiserver.serving.pages import is_selected, key_of
+from apiserver.serving.pages import is_selected
 from apiserver.serving.selectors import Selection
 from apiserver.serving.status import Expired, StatusError
 from apiserver.serving.store import ResourceStore
@@ -35,13 +35,21 @@ class Event:
 
     Attributes:
         type: ADDED, MODIFIED, DELETED, BOOKMARK or ERROR.
-        object: what it is about; for ERROR a Status.
-        body: the object in JSON, where that exists already.
+        what: it is about; for ERROR a Status.
     """
 
     type: str
-    object: Mapping[str, Any]
-    body: bytes | None = None
+    what: Stored | Mapping[str, Any]
+
+    @property
+    def object(self) -> Mapping[str, Any]:
+        """What it is about, read."""
+        return self.what.object if isinstance(self.what, Stored) else self.what
+
+    @property
+    def body(self) -> bytes | None:
+        """The same in JSON, where that exists already."""
+        return self.what.body if isinstance(self.what, Stored) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,9 +138,9 @@ class Watch:
         """All objects as they are, every deletion that is remembered if a version is taken up, and the closing mark."""
         store, options = self.store, self.options
         listing = store.list()
-        events = [Event(ADDED, item.object, item.body) for item in listing.items if self._selects(item)]
+        events = [Event(ADDED, item) for item in listing.items if self._selects(item)]
         if options.resource_version is not None and not options.send_initial_events:
-            events += self._gone({key_of(item) for item in listing.items if self._selects(item)})
+            events += self._gone({item.key for item in listing.items if self._selects(item)})
         if options.marks_initial_events:
             events.append(self._bookmark(int(listing.version), {INITIAL_EVENTS_END: "true"}))
         return events
@@ -155,7 +163,7 @@ class Watch:
         before = change.before is not None and self._selects(change.before)
         now = change.type != DELETED and self._selects(change.now)
         if now:
-            yield Event(MODIFIED if before else ADDED, change.now.object, change.now.body)
+            yield Event(MODIFIED if before else ADDED, change.now)
         elif before and change.before is not None:
             yield _last_state(change.before, change.version)
 
@@ -181,18 +189,20 @@ def fold(changes: Iterable[Change]) -> list[Change]:
 
     One that came and went is left out; one that was made again is another object.
     """
-    folded: dict[tuple[Key, str], Change] = {}
+    done, folded = list[Change](), dict[Key, Change]()
     for change in changes:
         if change.now is None:
             continue
-        identity = change.key, str(change.now.object["metadata"].get("uid", ""))
-        earlier = folded.pop(identity, None)
+        earlier = folded.pop(change.key, None)
+        if earlier is not None and earlier.type == DELETED:
+            done.append(earlier)
+            earlier = None
         before = change.before if earlier is None else earlier.before
         if change.type == DELETED and before is None:
             continue
         type_ = DELETED if change.type == DELETED else ADDED if before is None else MODIFIED
-        folded[identity] = replace(change, type=type_, before=before)
-    return list(folded.values())
+        folded[change.key] = replace(change, type=type_, before=before)
+    return sorted([*done, *folded.values()], key=lambda change: change.version)
 
 
 def _last_state(known: Stored, version: int) -> Event:

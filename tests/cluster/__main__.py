@@ -11,7 +11,7 @@ from tests.cluster.binaries import UnavailableError, find_binaries
 from tests.cluster.catalog import API, MANIFESTS, CatalogServer, read_documents
 from tests.cluster.client import Client, Json
 from tests.cluster.control_plane import ControlPlane
-from tests.cluster.workload import create_node, create_pod
+from tests.cluster.workload import NAMESPACES, create_node, create_pod, ensure_namespace
 
 EXAMPLES = MANIFESTS / "examples"
 SNAPSHOT = EXAMPLES / "snapshot.yaml"
@@ -50,15 +50,22 @@ def _run() -> None:
 
 
 def add_examples(client: Client) -> tuple[list[str], list[str]]:
-    """Create the example Nodes, Pods and GPUClasses, and return the names of the Nodes and of the classes."""
+    """Create the example Nodes, Pods, GPUClasses and tenants; return the names of the Nodes and of the classes."""
     snapshot = [_without_server_fields(each) for each in read_documents(SNAPSHOT.read_text())]
     nodes = [each for each in snapshot if each["kind"] == "Node"]
     classes = [each for each in _example_documents() if each.get("kind") == "GPUClass"]
     for each in nodes:
         create_node(client, each)
     for each in snapshot:
+        if each["kind"] == "Namespace":
+            ensure_namespace(client, each["metadata"]["name"], each["metadata"]["labels"])
+    for each in snapshot:
         if each["kind"] == "Pod":
             create_pod(client, each)
+        elif each["kind"] == "ResourceQuota":
+            path = f"{NAMESPACES}/{each['metadata']['namespace']}/resourcequotas"
+            client.post(path, each)
+            client.patch(f"{path}/{each['metadata']['name']}/status", {"status": each["status"]})
     for each in classes:
         client.post(GPU_CLASSES, each)
     return [each["metadata"]["name"] for each in nodes], [each["metadata"]["name"] for each in classes]
@@ -83,6 +90,7 @@ The catalog is Available. Its log: {catalog.log}
   export PATH={control_plane.binaries.kubectl.parent}:$PATH
 
   kubectl get gpuclasses.catalog.cozystack.io
+  kubectl get gpuoffers -A
   kubectl get --raw {API}/gpuclasses/{classes[0]}/catalog
   kubectl cordon {nodes[0]} && kubectl get gpuclasses.catalog.cozystack.io
 

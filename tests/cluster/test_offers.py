@@ -3,12 +3,16 @@
 import asyncio
 import base64
 import contextlib
+import itertools
 import json
+import random
 import ssl
 import statistics
+import threading
 import time
 import uuid
 from collections.abc import Iterator
+from http import HTTPStatus
 from pathlib import Path
 
 import aiohttp
@@ -320,6 +324,79 @@ def test_a_watch_is_taken_up_at_the_other_replica(
     assert figures(found[-1]["object"])[:2] == ("Orderable", 5)
 
 
+def churn(api: Client, seconds: float) -> None:
+    """Change budgets, devices, classes and namespaces for so long, and leave them as they were."""
+    rng, ends = random.Random(8), time.monotonic() + seconds  # noqa: S311 # reproducible, not secret
+    quotas = f"{NAMESPACES}/{RED}/resourcequotas"
+    api.post(
+        quotas, {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q"}, "spec": {"hard": {KEY: 9}}}
+    )
+    number = 0
+    while time.monotonic() < ends:
+        number += 1
+        api.patch(f"{quotas}/q/status", {"status": {"used": {KEY: str(rng.randint(0, 9))}}})
+        created = create_pod(api, pod(f"vm-{number}", node="gpu-node-1", requests={DEVICE: rng.randint(1, 4)}))
+        api.post(STORED, gpu_class(f"passing-{number}", f"example.com/{number}"))
+        time.sleep(rng.random() / 5)
+        api.delete(f"{STORED}/passing-{number}")
+        api.delete(pod_path(created))
+
+
+@pytest.mark.parametrize("scope", [f"namespaces/{RED}/", ""], ids=["one namespace", "all"])
+@pytest.mark.timeout(180)
+@pytest.mark.usefixtures("shop")
+def test_each_watch_at_the_other_replica(
+    api: Client, control_plane: ControlPlane, catalog: CatalogServer, scope: str
+) -> None:
+    """Whoever lists here and watches there, again and again, ends with what there is."""
+    path, pair = f"{BASE}/{scope}gpuoffers", control_plane.authority.client("admin", ("system:masters",))
+    other = CatalogServer(control_plane)
+    other.start()
+    working = threading.Thread(target=churn, args=(api, 8.0))
+    try:
+        with catalog.client() as here, other.client() as there:
+            wait_for(lambda: there.request("GET", path).code == HTTPStatus.OK, "the other replica to be in sync")
+            known, version = listed(here, path)
+            working.start()
+            turns, last = itertools.cycle([other, catalog]), 0
+            while last < 2:  # twice more, when all is quiet
+                last += not working.is_alive()
+                server = next(turns)
+                query = f"{path}?watch=1&allowWatchBookmarks=1&timeoutSeconds=3&resourceVersion={version}"
+                with watching(server.port, query, authority=server.authority, certificate=pair) as events:
+                    for event in events:
+                        if event["type"] == "ERROR":
+                            known, version = listed(here, path)
+                            break
+                        version = take(event, known)
+            assert known == listed(here, path)[0] == listed(there, path)[0]
+    finally:
+        if working.ident is not None:
+            working.join(timeout=60)
+        other.stop()
+
+
+def listed(client: Client, path: str) -> tuple[dict[str, Json], str]:
+    """The offers of a list without their versions, which each replica counts for itself; and the list's version."""
+    found = client.get(path)
+    known = dict[str, Json]()
+    for item in found["items"]:
+        take({"type": "ADDED", "object": item}, known)
+    return known, found["metadata"]["resourceVersion"]
+
+
+def take(event: Json, known: dict[str, Json]) -> str:
+    """Follow one event, and return its version."""
+    metadata = event["object"]["metadata"]
+    version: str = metadata.pop("resourceVersion")
+    if event["type"] != "BOOKMARK":
+        key = f"{metadata['namespace']}/{metadata['name']}"
+        known.pop(key, None)
+        if event["type"] != "DELETED":
+            known[key] = event["object"]
+    return version
+
+
 @pytest.mark.usefixtures("shop")
 def test_across_namespaces(api: Client, control_plane: ControlPlane) -> None:
     """The hoster lists and watches all namespaces at once; one that comes or goes is told with all its offers."""
@@ -382,6 +459,25 @@ def test_kubectl(control_plane: ControlPlane) -> None:
     assert "never less than 0" in explained
     waiting = ("wait", "gpuoffer/l40s", "-n", RED, "--for=jsonpath={.orderable}=5", "--timeout=10s")
     assert "condition met" in control_plane.kubectl(*waiting, user=RED).stdout
+
+
+@pytest.mark.timeout(300)
+def test_the_real_quota_controller(binaries: Binaries, tmp_path: Path) -> None:
+    """It counts nothing for our keys, and keeps what another controller has counted: so absent means unknown."""
+    path = f"{NAMESPACES}/default/resourcequotas"
+    with ControlPlane(binaries, tmp_path, controllers=("resourcequota-controller",), scheduler=False) as control_plane:
+        client = control_plane.client
+
+        def used(pods: str) -> Json | None:
+            found: Json = client.get(f"{path}/q").get("status", {})
+            return found["used"] if found.get("hard", {}).get("pods") == pods and "pods" in found["used"] else None
+
+        spec = {"hard": {KEY: "5", TOTAL: "9", "pods": "10"}}
+        client.post(path, {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q"}, "spec": spec})
+        assert wait_for(lambda: used("10"), "the controller to count pods") == {"pods": "0"}
+        client.patch(f"{path}/q/status", {"status": {"used": {KEY: "2"}}})
+        client.patch(f"{path}/q", {"spec": {"hard": {"pods": "11"}}})
+        assert wait_for(lambda: used("11"), "the controller to count again") == {"pods": "0", KEY: "2"}
 
 
 @pytest.mark.timeout(300)

@@ -158,7 +158,11 @@ def _stored_kind(kubectl: Kubectl) -> None:
 
 def _discovery(kubectl: Kubectl) -> None:
     rows = kubectl.rows("api-resources", f"--api-group={GROUP}", "--no-headers")
-    require_equal(rows, [["gpuclasses", "gpucatalog", f"{GROUP}/{VERSION}", "false", "GPUClass"]], "api-resources")
+    expected = [
+        ["gpuclasses", "gpucatalog", f"{GROUP}/{VERSION}", "false", "GPUClass"],
+        ["gpuoffers", "gpuoffer", f"{GROUP}/{VERSION}", "true", "GPUOffer"],
+    ]
+    require_equal(rows, expected, "api-resources")
     wide = kubectl.rows("api-resources", f"--api-group={GROUP}", "--no-headers", "-o", "wide")
     require_equal(wide[0][-2:], ["get,list,watch", "gpu"], "verbs and categories")
     require_contains(kubectl("api-versions"), f"{GROUP}/{VERSION}\n", "api-versions")

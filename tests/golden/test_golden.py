@@ -10,8 +10,11 @@ from aiohttp import web
 from aiohttp.pytest_plugin import AiohttpClient
 from aiohttp.test_utils import TestClient
 
+from apiserver.catalog.gpuoffers import Offering
 from apiserver.catalog.install import install
+from apiserver.cluster.tenancy import Tenancy
 from apiserver.cluster.view import View
+from apiserver.gpu.tenants import TenantRules
 from apiserver.inputs import load_snapshot
 from apiserver.serving.handlers import Handlers
 from apiserver.serving.health import Health
@@ -33,9 +36,10 @@ AGE = re.compile(r"<unknown>|([0-9]+[smhdy]){1,2}")
 @pytest.fixture
 def served() -> GroupVersion:
     """What is served of the example snapshot."""
-    view = View()
-    load_snapshot(str(MANIFESTS / "examples" / "snapshot.yaml")).fill(view, kubevirt=False)
-    return install(view, VersionSource(lambda: 1.8e9), lambda: None)
+    view, tenancy = View(), Tenancy()
+    load_snapshot(str(MANIFESTS / "examples" / "snapshot.yaml")).fill(view, tenancy, kubevirt=False)
+    offering = Offering(tenancy, TenantRules(), lambda: None)
+    return install(view, VersionSource(lambda: 1.8e9), lambda: None, offering)
 
 
 @pytest.fixture
@@ -53,6 +57,7 @@ async def client(served: GroupVersion, aiohttp_client: AiohttpClient) -> Client:
         ("apis-aggregated", "/apis", AGGREGATED),
         ("snapshot-list", f"{BASE}/gpuclasses", "application/json"),
         ("snapshot-table", f"{BASE}/gpuclasses", TABLE),
+        ("snapshot-offers", f"{BASE}/gpuoffers", "application/json"),
     ],
 )
 async def test_answers(client: Client, golden: Golden, name: str, path: str, accept: str) -> None:

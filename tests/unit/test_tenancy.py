@@ -42,6 +42,7 @@ def quota(spec: Any, used: Any = None) -> Quota | None:  # noqa: ANN401 # any JS
         pytest.param({**HARD, "scopeSelector": {}}, {"c"}, id="a selector of nothing is none"),
         pytest.param({**HARD, "scopeSelector": {"matchExpressions": [{}]}}, set(), id="with a scope selector too"),
         pytest.param({"hard": ["x"]}, set(), id="no map"),
+        pytest.param({"hard": {1: 2, None: 3, KEY: 1}}, {"c"}, id="keys that YAML allows"),
         pytest.param({}, set(), id="nothing at all"),
     ],
 )
@@ -169,6 +170,39 @@ async def test_live() -> None:
     accepted = {each.headers["Accept"].partition(";g=")[0] for each in server.seen if each.path == NAMESPACES_PATH}
     assert accepted == {f"application/json;as=PartialObjectMetadata{end}" for end in ("", "List")}
     assert {each.headers["Accept"] for each in server.seen if each.path == QUOTAS_PATH} == {JSON}
+
+
+async def test_switched_off() -> None:
+    """Without tenants nothing is asked of namespaces and ResourceQuotas, and nothing waits for them."""
+    async with FakeApiserver() as server, ClusterClient(Access(server.url), user_agent="tests") as client:
+        live = Live(View())
+        task = asyncio.create_task(live.run(client))
+        try:
+            await until(lambda: live.untold() is None)
+            assert (live.tenants_problem(), live.awaited()) == (None, None)
+            await until(lambda: len({each.path for each in server.watches}) >= 3)
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+    assert {each.path for each in server.seen} & {NAMESPACES_PATH, QUOTAS_PATH} == set()
+
+
+@pytest.mark.parametrize(
+    ("kind", "metadata"),
+    [
+        ("Namespace", {"name": "\ud800"}),
+        ("Namespace", {}),
+        ("Namespace", {"name": "a", "labels": ["x"]}),
+        ("ResourceQuota", {"name": "\ud800", "namespace": "ns"}),
+        ("ResourceQuota", {"name": 3}),
+    ],
+)
+def test_rejected_in_a_snapshot(kind: str, metadata: Any) -> None:  # noqa: ANN401 # any JSON
+    """An object that cannot be told is named, and the others are kept."""
+    good = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "ns"}}
+    bad = {"apiVersion": "v1", "kind": kind, "metadata": metadata, "spec": HARD}
+    snapshot = parse_snapshot(json.dumps({"kind": "List", "items": [bad, good]}))
+    assert ([each.name for each in snapshot.namespaces], len(snapshot.rejected)) == (["ns"], 1)
 
 
 def test_snapshot() -> None:

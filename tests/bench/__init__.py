@@ -1,0 +1,1 @@
+"""Measurements: what it costs, printed, with generous bounds in the ordinary test run."""
