@@ -76,11 +76,14 @@ class Process:
         """The last lines of the log."""
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-LOG_TAIL_LINES:])
 
+    def terminate(self) -> None:
+        """Ask the process to end, and do not wait."""
+        if self._popen.poll() is None:
+            self._popen.send_signal(signal.SIGTERM)
+
     def stop(self, *, grace_seconds: float = 15) -> None:
         """Ask the process to end, wait, and kill it if it does not; twice is once."""
-        if self._popen.poll() is not None:
-            return
-        self._popen.send_signal(signal.SIGTERM)
+        self.terminate()
         try:
             self._popen.wait(timeout=grace_seconds)
         except subprocess.TimeoutExpired:
