@@ -19,6 +19,7 @@ from apiserver.serving.pages import is_selected, key_of
 from apiserver.serving.selectors import Selection
 from apiserver.serving.status import Expired, StatusError
 from apiserver.serving.store import ResourceStore
+from apiserver.serving.versions import is_surely_later
 
 BOOKMARK: Final = "BOOKMARK"
 ERROR: Final = "ERROR"
@@ -89,7 +90,7 @@ class Watch:
             position = history.position(version)
             if position is not None:
                 return position, ()
-            if version < history.horizon:
+            if not is_surely_later(version, than=history.horizon):
                 message = f"too old resource version: {version} ({history.horizon})"
                 return None, [Event(ERROR, Expired(message).body())]
         return history.end, self._initial()
@@ -97,7 +98,11 @@ class Watch:
     async def _follow(self, position: int) -> AsyncIterator[Sequence[Event]]:
         ends = self.clock() + self.lasts
         bookmark_at = self._next_bookmark(ends)
-        while not self.closing.is_set() and self.clock() < ends:
+        is_closing = False
+        while not is_closing and self.clock() < ends:
+            is_closing = self.closing.is_set()
+            if is_closing and self.options.allow_watch_bookmarks:
+                bookmark_at = -math.inf  # so that another replica can take the watch up from now
             news = self.store.news
             try:
                 mark = self.store.mark() if self.clock() >= bookmark_at else None
@@ -111,7 +116,7 @@ class Watch:
                 bookmark_at = self._next_bookmark(ends)
             if events:
                 yield events
-            elif not changes:
+            elif not changes and not is_closing:
                 with suppress(TimeoutError):
                     async with asyncio.timeout(min(ends, bookmark_at) - self.clock()):
                         await news.wait()
