@@ -91,9 +91,9 @@ def authenticating(authenticator: Authenticator, open_paths: Collection[str]) ->
 
     @web.middleware
     async def authenticate(request: web.Request, handler: Handler) -> web.StreamResponse:
-        if not authenticator.configured and request.path not in open_paths:
-            raise ServiceUnavailable("the server does not know yet which callers to trust", retry_after_seconds=1)
         connection = _tls(request)
+        if not _can_tell(authenticator, connection) and request.path not in open_paths:
+            raise ServiceUnavailable("the server does not know yet which callers to trust", retry_after_seconds=1)
         certificate, intermediates = peer_chain(connection) if connection else (None, ())
         try:
             request[USER] = await authenticator.authenticate(
@@ -107,6 +107,13 @@ def authenticating(authenticator: Authenticator, open_paths: Collection[str]) ->
         return await handler(request)
 
     return authenticate
+
+
+def _can_tell(authenticator: Authenticator, connection: ssl.SSLObject | None) -> bool:
+    """Whether it is known whom to trust, and was when the connection began: else its certificate was not asked for."""
+    if authenticator.config is None:
+        return False
+    return connection is None or not authenticator.config.verifiers or was_asked_for_certificate(connection)
 
 
 def authorizing(authorizer: Authorizer) -> Middleware:
