@@ -116,11 +116,12 @@ class CatalogServer:
             "wait", "--for=condition=Established", "crd/gpuclasses.cozystack.io", "--timeout=30s"
         )
 
-    def start(self, program: Sequence[str] | None = None) -> None:
+    def start(self, program: Sequence[str] | None = None, arguments: Sequence[str] = ()) -> None:
         """Start the process and wait until it listens and calls itself ready to serve.
 
         Args:
             program: another command than usual, for this time.
+            arguments: options besides the usual, for this time.
 
         Raises:
             ProcessDiedError: with the end of its log.
@@ -129,6 +130,7 @@ class CatalogServer:
         command = (
             *(program or self._program),
             *self._arguments,
+            *arguments,
             f"--kubeconfig={kubeconfig}",
             f"--bind-address={self.host.address}",
             f"--secure-port={self.port}",

@@ -26,6 +26,7 @@ class Process:
     def __init__(self, name: str, command: Sequence[str], log: Path) -> None:
         self.name = name
         self.log = log
+        self._is_told = False
         with log.open("ab") as output:
             self._popen = subprocess.Popen(
                 command,
@@ -77,8 +78,9 @@ class Process:
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-LOG_TAIL_LINES:])
 
     def terminate(self) -> None:
-        """Ask the process to end, and do not wait."""
-        if self._popen.poll() is None:
+        """Ask the process to end, and do not wait; twice is once, for a second signal would mean at once."""
+        if self._popen.poll() is None and not self._is_told:
+            self._is_told = True
             self._popen.send_signal(signal.SIGTERM)
 
     def stop(self, *, grace_seconds: float = 15) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tests.cluster.binaries import Binaries, UnavailableError
-from tests.conformance import dashboard, informers, kubectl, replicas, websockets
+from tests.conformance import dashboard, informers, kubectl, replicas, service, websockets
 from tests.conformance.checks import Check, SkippedError
 from tests.conformance.stage import Stage, opened
 
@@ -29,10 +29,31 @@ def stage(
         yield stage
 
 
+@pytest.fixture
+def by_service(stage: Stage) -> Iterator[Stage]:
+    """The same, with a Service that chooses between the replicas instead of the splitter."""
+    if stage.control_plane.network is None:
+        pytest.skip("the replicas have no addresses of their own")
+    stage.lead_to(*(replica.endpoint() for replica in stage.replicas))
+    yield stage
+    stage.lead_to(stage.splitter.endpoint)
+
+
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("check", [pytest.param(check, id=check.name) for check in SHORT])
 def test_client(stage: Stage, check: Check) -> None:
     """A real client gets what it would get from a server built on k8s.io/apiserver."""
+    _run(check, stage)
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("check", [pytest.param(check, id=check.name) for check in service.CHECKS if check.is_short])
+def test_service(by_service: Stage, check: Check) -> None:
+    """The same where kube-apiserver chooses the replica for each request."""
+    _run(check, by_service)
+
+
+def _run(check: Check, stage: Stage) -> None:
     try:
         check.run(stage)
     except (SkippedError, UnavailableError) as reason:

@@ -25,6 +25,7 @@ JOIN_SECONDS: Final = 30
 RELIST_SECONDS: Final = 1
 RETRY_SECONDS: Final = 0.2
 PROCESS_TAG: Final = (1 << 10) - 1
+NO_ANSWER: Final = "no answer"
 TOO_LARGE: Final = "ResourceVersionTooLarge"
 
 
@@ -106,7 +107,7 @@ class Follower:
                 self._watch(next(self._watch_at))
             except (OSError, http.client.HTTPException, _UnavailableError) as error:
                 if not self._ending.is_set() and not isinstance(error, _UnavailableError):
-                    self.codes["no answer"] += 1
+                    self.codes[NO_ANSWER] += 1
                 self._ending.wait(RETRY_SECONDS)
             except (KeyError, ValueError, AssertionError) as error:
                 if not self._ending.is_set():  # else it was cut in the middle of a line

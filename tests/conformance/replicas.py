@@ -27,14 +27,25 @@ AGREE_SECONDS: Final = 20
 CLOCK_SLACK_SECONDS: Final = 3
 
 
-def churn(stage: Stage, seed: int) -> None:
-    """Make, change and delete classes and Pods, at random but the same for the same seed."""
+def churn(
+    stage: Stage, seed: int, *, pause_seconds: float = CHURN_PAUSE_SECONDS, until: threading.Event | None = None
+) -> None:
+    """Make, change and delete classes and Pods, at random but the same for the same seed.
+
+    Args:
+        stage: where.
+        seed: of the dice.
+        pause_seconds: between two changes.
+        until: ends it early.
+    """
+    until = until or threading.Event()
     chance = random.Random(seed)  # noqa: S311 # no secret
     with stage.control_plane.user_client(ADMIN, ADMIN_GROUPS) as client:
         for step in range(CHURN_STEPS):
             number = chance.randrange(6)
             chance.choice((_toggle_class, _toggle_class, _toggle_pod, _label))(client, number, step)
-            time.sleep(CHURN_PAUSE_SECONDS)
+            if until.wait(pause_seconds):
+                return
 
 
 def _toggle_class(client: Client, number: int, _: int) -> None:

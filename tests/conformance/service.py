@@ -5,12 +5,14 @@ from collections.abc import Callable
 from typing import Final
 
 from tests.cluster.waiting import wait_for
+from tests.conformance import rolling
 from tests.conformance.checks import Check, require, require_equal
 from tests.conformance.follower import PROCESS_TAG, Follower, Server
 from tests.conformance.replicas import churn, require_agreement, tidied
 from tests.conformance.stage import CLASSES, FREE, Stage
 
 MOST_ROUNDS: Final = 5
+FEW_REQUESTS, FEW_WATCHES = 1000, 20
 
 
 def _follow(stage: Stage) -> None:
@@ -44,6 +46,14 @@ def _one_unready(stage: Stage) -> None:
         stage.lead_to(first.endpoint(), second.endpoint())
 
 
+def _restart_both(stage: Stage) -> None:
+    """A rolling restart under load: every request is answered with 200, and who watches lists only once."""
+    result = rolling.run(stage, requests=FEW_REQUESTS, watches=FEW_WATCHES)
+    require_equal(result.problems, [], str(result))
+    require(result.moved >= FEW_WATCHES, f"not every watch had to move: {result}")
+    require_equal(result.relisted, 0, f"watchers that listed anew: {result}")
+
+
 def _served_by_one(stage: Stage) -> bool:
     """Whether a number of lists all carry versions of one process."""
     return len({int(stage.client.get(CLASSES)["metadata"]["resourceVersion"]) & PROCESS_TAG for _ in range(20)}) == 1
@@ -56,4 +66,5 @@ def _check(name: str, run: Callable[[Stage], None], *, is_short: bool = False) -
 CHECKS: Final = (
     _check("list and watch at any replica", _follow, is_short=True),
     _check("one is not ready", _one_unready),
+    _check("rolling restart under load", _restart_both, is_short=True),
 )
