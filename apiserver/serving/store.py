@@ -152,6 +152,7 @@ class ResourceStore:
             if self._clock() > deadline:
                 raise TooLargeVersion(version, self._version)
             await asyncio.sleep(_FRESH_POLL_SECONDS)
+            self._versions.follow(version)
         self._update()
 
     # What watches need.

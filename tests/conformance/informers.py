@@ -6,6 +6,7 @@ import os
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from http import HTTPStatus
 from pathlib import Path
 from typing import Final
 
@@ -14,6 +15,7 @@ from tests.cluster.client import Json
 from tests.cluster.waiting import wait_for
 from tests.conformance.checks import Check, require, require_equal
 from tests.conformance.follower import PROCESS_TAG
+from tests.conformance.replicas import start_late, with_clocks
 from tests.conformance.stage import CLASSES, FREE, STORED, Stage
 
 MODULE: Final = Module("informer", Path(__file__).parent)
@@ -104,6 +106,24 @@ def _follow(stage: Stage, client: str, *, watch_list: bool) -> None:
         stage.splitter.for_watches = itertools.repeat(1)
 
 
+def _follow_late(stage: Stage) -> None:
+    """A learns the time from a kube-apiserver that is a minute late: B's versions are 504 there; nothing is lost."""
+    with with_clocks(stage):
+        start_late(stage.replicas[0])
+        stage.splitter.for_watches, stage.splitter.for_others = itertools.cycle((1, 0)), itertools.repeat(1)
+        try:
+            with running(stage, "dynamic", watch_list=True) as informer:
+                wait_for(lambda: informer.told("synced"), "the informer to sync")
+                for turn in range(LEAST_TURNS):
+                    _change(stage, informer, turn, has_figures=True)
+                    wait_for(lambda turn=turn: len(_taken_up(informer)) > turn, "a watch to be taken up")  # type: ignore[misc]
+                codes = {request.get("code") for request in informer.told("request")}
+                require_equal(codes, {HTTPStatus.OK, HTTPStatus.GATEWAY_TIMEOUT}, "codes of all answers")
+                _require_same(stage, informer.end(), has_figures=True)
+        finally:
+            stage.splitter.for_watches, stage.splitter.for_others = itertools.repeat(1), itertools.repeat(0)
+
+
 def _change(stage: Stage, informer: Informer, turn: int, *, has_figures: bool) -> None:
     """Change a figure, a label and the set of classes; the informer must tell of each."""
     with stage.sold(f"informed-{turn}", turn + 1):
@@ -168,4 +188,5 @@ CHECKS: Final = (
     _check("dynamic", watch_list=False, is_short=False),
     _check("metadata", watch_list=True, is_short=False),
     _check("metadata", watch_list=False, is_short=True),
+    Check("client-go informer, kube-apiserver's clock a minute late for A", _follow_late, needs_splitter=True),
 )

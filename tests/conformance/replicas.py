@@ -10,6 +10,7 @@ from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from typing import Final
 
+from tests.cluster.catalog import CatalogServer
 from tests.cluster.client import Client, NotFoundError
 from tests.cluster.clocks import program
 from tests.cluster.control_plane import ADMIN, ADMIN_GROUPS
@@ -139,7 +140,7 @@ def _idle(stage: Stage) -> None:
 
 def _step_clocks(stage: Stage) -> None:
     """Their own clocks are 10 s before and behind the truth, then one is a minute behind: nothing depends on them."""
-    with tidied(stage), _with_clocks(stage):
+    with tidied(stage), with_clocks(stage):
         for index, seconds in ((0, 10), (1, -10)):
             _start_with_clock(stage, index, seconds)
         time.sleep(SETTLE_SECONDS)
@@ -168,10 +169,8 @@ def _late_server(stage: Stage) -> None:
     For the late replica the other's versions lie in the future. As for a kube-apiserver it is 504 after 3 s, a client
     recovers by a list, and misses nothing.
     """
-    with tidied(stage), _with_clocks(stage):
-        first = stage.replicas[0]
-        first.stop()
-        first.start(program(server_seconds=-60))
+    with tidied(stage), with_clocks(stage):
+        start_late(stage.replicas[0])
         with following(stage, 1, itertools.cycle((1, 0))) as follower:
             wait_for(lambda: follower.ahead, "a watch to be refused for a version of the future")
             churn(stage, 7)
@@ -181,6 +180,12 @@ def _late_server(stage: Stage) -> None:
             wait_for(lambda: follower.watches > begun + 1, "watches to go on")
             require_equal(set(follower.codes), {"200", "504"}, "codes of all answers")
             require(follower.lists <= follower.ahead + follower.expired + 1, f"{follower.lists} lists for no reason")
+
+
+def start_late(replica: CatalogServer) -> None:
+    """Start a replica anew that learns the time from a kube-apiserver which is a minute late."""
+    replica.stop()
+    replica.start(program(server_seconds=-60))
 
 
 def _start_with_clock(stage: Stage, index: int, seconds: float) -> None:
@@ -194,7 +199,7 @@ def _start_with_clock(stage: Stage, index: int, seconds: float) -> None:
 
 
 @contextlib.contextmanager
-def _with_clocks(stage: Stage) -> Iterator[None]:
+def with_clocks(stage: Stage) -> Iterator[None]:
     """Start both replicas at the end with true clocks."""
     try:
         yield
