@@ -126,9 +126,10 @@ def _follow_late(stage: Stage) -> None:
 
 def _change(stage: Stage, informer: Informer, turn: int, *, has_figures: bool) -> None:
     """Change a figure, a label and the set of classes; the informer must tell of each."""
-    with stage.sold(f"informed-{turn}", turn + 1):
+    count = 1 + turn % LEAST_TURNS  # a node has four
+    with stage.sold(f"informed-{turn}", count):
         if has_figures:
-            informer.wait_for("update", "l40s", FREE["l40s"] - turn - 1)
+            informer.wait_for("update", "l40s", FREE["l40s"] - count)
     stage.client.patch(f"{STORED}/l40s-24c", {"metadata": {"labels": {"turn": str(turn)}}})
     wait_for(
         lambda: any(line.get("labels", {}).get("turn") == str(turn) for line in informer.told("update")),
