@@ -13,6 +13,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final, Self
 
 CLONE_NEWNET: Final = 0x40000000
@@ -116,7 +117,8 @@ def _returning() -> Iterator[None]:
         try:
             yield
         finally:
-            _enter(here)
+            if Path(OF_THIS_THREAD).stat().st_ino != os.fstat(here).st_ino:  # who may not leave may not enter either
+                _enter(here)
 
 
 @contextlib.contextmanager
