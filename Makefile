@@ -7,7 +7,7 @@ BIN := .venv/bin
 LOCK := requirements.lock
 UV_FLAGS := --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header pyproject.toml
 
-.PHONY: help setup serve test check lint types unit cluster oracle conformance openapi lock clean
+.PHONY: help setup serve test check lint types unit cluster oracle conformance rolling openapi lock clean
 
 help: ## Say what can be made.
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
@@ -49,6 +49,9 @@ oracle: setup ## Let the real kube-scheduler judge N random clusters (N=1000, SE
 
 conformance: setup ## Run every real client against two replicas: kubectl, client-go, Terraform, Headlamp's requests, …
 	$(BIN)/python -m tests.conformance
+
+rolling: setup ## Restart both replicas one after the other under 10,000 requests and 200 watches.
+	$(BIN)/python -m tests.conformance.rolling
 
 openapi: setup ## Write the OpenAPI documents anew from apiserver/catalog/schema.py.
 	$(BIN)/python -m openapi.generate

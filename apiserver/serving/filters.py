@@ -133,9 +133,10 @@ def authenticating(authenticator: Authenticator, open_paths: Collection[str]) ->
 
     @web.middleware
     async def authenticate(request: web.Request, handler: Handler) -> web.StreamResponse:
-        if not authenticator.configured and request.path not in open_paths:
+        peer = _peer(request)
+        if not _can_tell(authenticator, peer) and request.path not in open_paths:
             raise ServiceUnavailable("the server does not know yet which callers to trust", retry_after_seconds=1)
-        peer = _peer(request) or _NO_PEER
+        peer = peer or _NO_PEER
         try:
             request[USER] = await authenticator.authenticate(
                 peer_certificate=peer.certificate, headers=request.headers, intermediates=peer.intermediates
@@ -148,6 +149,13 @@ def authenticating(authenticator: Authenticator, open_paths: Collection[str]) ->
         return await handler(request)
 
     return authenticate
+
+
+def _can_tell(authenticator: Authenticator, peer: Peer | None) -> bool:
+    """Whether it is known whom to trust, and was when the connection began: else its certificate was not asked for."""
+    if authenticator.config is None:
+        return False
+    return peer is None or not authenticator.config.verifiers or peer.was_asked
 
 
 def authorizing(authorizer: Authorizer) -> Middleware:

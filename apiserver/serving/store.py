@@ -215,6 +215,7 @@ class ResourceStore:
             if self._clock() > deadline:
                 raise TooLargeVersion(version, self._version)
             await asyncio.sleep(_FRESH_POLL_SECONDS)
+            self._versions.follow(version)
         if self._scope is not None:
             await self._scope.catch_up()
         self._update()

@@ -15,6 +15,9 @@ _TICKS_PER_SECOND: Final = 16_000
 _TAG_BITS: Final = 10
 _SKEW_TICKS: Final = 2 * _TICKS_PER_SECOND
 """A Date header tells whole seconds, so the clocks of two replicas may differ by one, and a round trip."""
+_SURE_TICKS: Final = 2 * _SKEW_TICKS
+"""How much greater a version of another replica must be to be surely later: its clock may be ahead, and it may itself
+have followed a version that is ahead of its clock."""
 
 
 class ServerClock:
@@ -46,6 +49,11 @@ class ServerClock:
         if self._offset is None:
             raise RuntimeError("no Date header was seen yet")
         return self._monotonic() + self._offset
+
+
+def is_surely_later(version: int, than: int) -> bool:
+    """Whether a version of another replica was made after one of ours, however their clocks may differ."""
+    return version >> _TAG_BITS > (than >> _TAG_BITS) + _SURE_TICKS
 
 
 class VersionSource:

@@ -19,6 +19,7 @@ from apiserver.serving.pages import is_selected
 from apiserver.serving.selectors import Selection
 from apiserver.serving.status import Expired, StatusError
 from apiserver.serving.store import ResourceStore
+from apiserver.serving.versions import is_surely_later
 
 BOOKMARK: Final = "BOOKMARK"
 ERROR: Final = "ERROR"
@@ -97,7 +98,7 @@ class Watch:
             position = history.position(version)
             if position is not None:
                 return position, ()
-            if version < self.store.horizon:
+            if not is_surely_later(version, than=self.store.horizon):
                 message = f"too old resource version: {version} ({self.store.horizon})"
                 return None, [Event(ERROR, Expired(message).body())]
         return history.end, self._initial()
@@ -105,7 +106,11 @@ class Watch:
     async def _follow(self, position: int) -> AsyncIterator[Sequence[Event]]:
         ends = self.clock() + self.lasts
         bookmark_at = self._next_bookmark(ends)
-        while not self.closing.is_set() and self.clock() < ends:
+        is_closing = False
+        while not is_closing and self.clock() < ends:
+            is_closing = self.closing.is_set()
+            if is_closing and self.options.allow_watch_bookmarks:
+                bookmark_at = -math.inf  # so that another replica can take the watch up from now
             news = self.store.news
             try:
                 mark = self.store.mark() if self.clock() >= bookmark_at else None
@@ -121,7 +126,7 @@ class Watch:
             if events:
                 yield events
                 await self._pause(ends)
-            elif not changes:
+            elif not changes and not is_closing:
                 with suppress(TimeoutError):
                     async with asyncio.timeout(min(ends, bookmark_at) - self.clock()):
                         await news.wait()

@@ -4,6 +4,7 @@ import base64
 import contextlib
 import sys
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Self
@@ -12,7 +13,7 @@ import yaml
 
 from tests.cluster.client import Client, Json
 from tests.cluster.control_plane import ADMIN, ADMIN_GROUPS, ControlPlane
-from tests.cluster.pki import CertificateAuthority
+from tests.cluster.network import LOOPBACK, Host
 from tests.cluster.processes import Process, free_ports
 from tests.cluster.waiting import wait_for
 
@@ -24,6 +25,8 @@ API = f"/apis/{GROUP_VERSION}"
 API_SERVICE = "v1alpha1.catalog.cozystack.io"
 SERVICE_ACCOUNT = f"system:serviceaccount:{NAMESPACE}:{NAME}"
 SERVICE_ACCOUNT_GROUPS = ("system:serviceaccounts", f"system:serviceaccounts:{NAMESPACE}", "system:authenticated")
+SECURE_PORT = 6443
+ENDPOINT_SLICES = f"/apis/discovery.k8s.io/v1/namespaces/{NAMESPACE}/endpointslices/{NAME}"
 PROGRAM = (sys.executable, "-m", "apiserver", "serve")
 
 # What runs Pods: here a process on loopback stands in for them.
@@ -33,6 +36,23 @@ CERT_MANAGER_ANNOTATIONS = "cert-manager.io/"
 GROUP_DISCOVERY = {"Accept": "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"}
 
 
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where the Service leads.
+
+    Attributes:
+        address: an IP address.
+        port: the same for all endpoints of the Service.
+        is_ready: whether it gets requests.
+        is_terminating: whether its Pod is being deleted.
+    """
+
+    address: str
+    port: int
+    is_ready: bool = True
+    is_terminating: bool = False
+
+
 class CatalogServer:
     """Our server for as long as a `with` block lasts: installed on the control plane, running, and Available.
 
@@ -40,29 +60,38 @@ class CatalogServer:
     not installed, is a second replica to be reached directly.
 
     Attributes:
-        port: where it listens on loopback.
+        host: where it listens.
+        port: on which port.
         authority: the certificate authority of its serving certificate, as a PEM file.
         log: what it wrote.
     """
 
     def __init__(
-        self, control_plane: ControlPlane, *, arguments: Sequence[str] = (), program: Sequence[str] = PROGRAM
+        self,
+        control_plane: ControlPlane,
+        *,
+        arguments: Sequence[str] = (),
+        program: Sequence[str] = PROGRAM,
+        host: Host = LOOPBACK,
     ) -> None:
         """Prepare its port and certificates; entering the block installs and starts it.
 
         Args:
             control_plane: the running cluster to serve.
+            host: one of the network that the cluster stands in; with its own namespace it has the usual port.
             arguments: further options for its command line.
             program: the command that the options follow.
         """
         self._control_plane = control_plane
-        self._command = (*program, *arguments)
-        (self.port,) = free_ports(1)
-        directory = control_plane.directory / f"catalog-{self.port}"
+        self._program, self._arguments = program, arguments
+        self.host = host
+        (self.port,) = free_ports(1) if host.namespace is None else (SECURE_PORT,)
+        name = f"catalog-{host.address}-{self.port}"
+        directory = control_plane.directory / name
         directory.mkdir(exist_ok=True)
-        authority = CertificateAuthority(directory, "catalog-ca")
+        authority = control_plane.extension_authority
         self.authority = authority.certificate
-        self._serving = authority.serving("serving", ("127.0.0.1", "localhost", f"{NAME}.{NAMESPACE}.svc"))
+        self._serving = authority.serving(name, (host.address, "localhost", f"{NAME}.{NAMESPACE}.svc"))
         self.log = directory / "catalog.log"
         self._process: Process | None = None
 
@@ -80,18 +109,21 @@ class CatalogServer:
         self.stop()
 
     def install(self) -> None:
-        """Apply the CRD and the base, adapted to a server on loopback; applied again it changes nothing."""
+        """Apply the CRD and the base with a Service that leads here; applied again it changes nothing."""
         self._control_plane.kubectl("apply", "-f", "-", stdin=_as_list(manifests(self._control_plane, "crd")))
-        base = adapt(manifests(self._control_plane, "base"), port=self.port, authority=self.authority.read_bytes())
-        self._control_plane.kubectl("apply", "-f", "-", stdin=_as_list(base))
+        apply_base(self._control_plane, self.endpoint())
         self._control_plane.kubectl(
             "wait", "--for=condition=Established", "crd/gpuclasses.cozystack.io", "--timeout=30s"
         )
 
-    def start(self, *, until: str = "/readyz/serving") -> None:
+    def start(
+        self, program: Sequence[str] | None = None, arguments: Sequence[str] = (), *, until: str = "/readyz/serving"
+    ) -> None:
         """Start the process and wait until it listens and calls itself ready to serve.
 
         Args:
+            program: another command than usual, for this time.
+            arguments: options besides the usual, for this time.
             until: the health endpoint that must say so.
 
         Raises:
@@ -99,16 +131,24 @@ class CatalogServer:
         """
         kubeconfig = self._control_plane.user_kubeconfig(SERVICE_ACCOUNT, SERVICE_ACCOUNT_GROUPS)
         command = (
-            *self._command,
+            *(program or self._program),
+            *self._arguments,
+            *arguments,
             f"--kubeconfig={kubeconfig}",
-            "--bind-address=127.0.0.1",
+            f"--bind-address={self.host.address}",
             f"--secure-port={self.port}",
             f"--tls-cert-file={self._serving.certificate}",
             f"--tls-private-key-file={self._serving.key}",
         )
-        self._process = Process("the catalog", command, self.log)
+        with self.host.inside():
+            self._process = Process("the catalog", command, self.log)
         with contextlib.closing(self.client()) as client:
             self._process.wait_until(lambda: client.request("GET", until).code == HTTPStatus.OK)
+
+    def terminate(self) -> None:
+        """Ask the process to end, and do not wait."""
+        if self._process is not None:
+            self._process.terminate()
 
     def stop(self) -> None:
         """Stop the process; the objects stay on the cluster."""
@@ -138,11 +178,15 @@ class CatalogServer:
     def client(self, user: str = ADMIN, groups: Sequence[str] = ADMIN_GROUPS) -> Client:
         """A connection straight to the server, past kube-apiserver; the caller closes it."""
         certificate = self._control_plane.authority.client(user, groups)
-        return Client(self.port, authority=self.authority, certificate=certificate)
+        return Client(self.port, authority=self.authority, certificate=certificate, address=self.host.address)
 
     def front_proxy_client(self) -> Client:
         """A connection with kube-apiserver's own certificate, for X-Remote-* headers; the caller closes it."""
-        return self._control_plane.front_proxy_client(self.port, self.authority)
+        return self._control_plane.front_proxy_client(self.port, self.authority, self.host.address)
+
+    def endpoint(self, *, is_ready: bool = True, is_terminating: bool = False) -> Endpoint:
+        """Where it is, for the Service."""
+        return Endpoint(self.host.address, self.port, is_ready, is_terminating)
 
     def _is_discovered(self) -> bool:
         groups = self._control_plane.client.request("GET", "/apis", headers=GROUP_DISCOVERY).json()["items"]
@@ -151,6 +195,41 @@ class CatalogServer:
             for group in groups
             for version in group["versions"]
         )
+
+
+def apply_base(control_plane: ControlPlane, *endpoints: Endpoint) -> None:
+    """Apply the base, with a Service that leads to these endpoints; on loopback it can only be one."""
+    documents = manifests(control_plane, "base")
+    authority = control_plane.extension_authority.certificate.read_bytes()
+    if control_plane.network is None:
+        (only,) = endpoints
+        adapted = adapt(documents, port=only.port, authority=authority)
+    else:
+        adapted = [*adapt(documents, port=None, authority=authority), endpoint_slice(*endpoints)]
+    control_plane.kubectl("apply", "-f", "-", stdin=_as_list(adapted))
+
+
+def endpoint_slice(*endpoints: Endpoint) -> Json:
+    """The EndpointSlice that leads the Service to these endpoints, as the controller would make it from Pods."""
+    (port,) = {each.port for each in endpoints}
+    return {
+        "apiVersion": "discovery.k8s.io/v1",
+        "kind": "EndpointSlice",
+        "metadata": {"name": NAME, "namespace": NAMESPACE, "labels": {"kubernetes.io/service-name": NAME}},
+        "addressType": "IPv4",
+        "ports": [{"name": "https", "port": port, "protocol": "TCP"}],
+        "endpoints": [
+            {
+                "addresses": [each.address],
+                "conditions": {
+                    "ready": each.is_ready,
+                    "serving": each.is_ready,
+                    "terminating": each.is_terminating,
+                },
+            }
+            for each in endpoints
+        ],
+    }
 
 
 def manifests(control_plane: ControlPlane, name: str) -> list[Json]:
@@ -170,13 +249,17 @@ def read_documents(text: str) -> list[Json]:
     return objects
 
 
-def adapt(documents: Iterable[Json], *, port: int, authority: bytes) -> list[Json]:
-    """The base for a server on loopback instead of in Pods.
+def adapt(documents: Iterable[Json], *, port: int | None, authority: bytes) -> list[Json]:
+    """The base for servers that are no Pods.
 
-    The Service becomes an ExternalName `localhost`, and the APIService gets our port and certificate authority.
-    kube-apiserver then still verifies the certificate for the Service's own name. The Namespace comes first.
+    On loopback the Service becomes an ExternalName `localhost`, and the APIService gets the port there. With addresses
+    of their own (port None) the Service only loses its selector: an EndpointSlice says where they are. The APIService
+    gets our certificate authority; kube-apiserver still verifies the certificate for the Service's own name.
+    The Namespace comes first.
     """
-    changes = {"Service": lambda document: _to_loopback(document, port)}
+    changes = {
+        "Service": lambda document: _without_selector(document) if port is None else _to_loopback(document, port)
+    }
     changes["APIService"] = lambda document: _trusting(document, port, authority)
     kept = [document for document in documents if not _is_left_out(document)]
     adapted = [changes.get(document["kind"], dict)(document) for document in kept]
@@ -194,9 +277,14 @@ def _to_loopback(service: Json, port: int) -> Json:
     return {**service, "spec": {"type": "ExternalName", "externalName": "localhost", "ports": ports}}
 
 
-def _trusting(api_service: Json, port: int, authority: bytes) -> Json:
+def _without_selector(service: Json) -> Json:
+    return {**service, "spec": {key: value for key, value in service["spec"].items() if key != "selector"}}
+
+
+def _trusting(api_service: Json, port: int | None, authority: bytes) -> Json:
     spec: dict[str, Any] = {key: value for key, value in api_service["spec"].items() if key != "insecureSkipTLSVerify"}
-    spec["service"] = {**spec["service"], "port": port}
+    if port is not None:
+        spec["service"] = {**spec["service"], "port": port}
     spec["caBundle"] = base64.b64encode(authority).decode()
     annotations = {
         key: value

@@ -48,6 +48,12 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 
 @pytest.fixture(scope="session")
+def announce(pytestconfig: pytest.Config) -> Callable[[str], None]:
+    """Says a sentence to the person who runs the tests."""
+    return _announcer(pytestconfig)
+
+
+@pytest.fixture(scope="session")
 def binaries(pytestconfig: pytest.Config) -> Binaries:
     """The programs of the control plane; without them the test is skipped, and in CI it fails."""
     return _required(pytestconfig.stash[FOUND])

@@ -10,6 +10,7 @@ from typing import Self
 
 from tests.cluster.binaries import Binaries
 from tests.cluster.client import Client
+from tests.cluster.network import LOOPBACK, Network
 from tests.cluster.pki import CertificateAuthority, file_name, write_kubeconfig, write_signing_keys
 from tests.cluster.processes import Process, free_ports
 
@@ -37,16 +38,25 @@ class ControlPlane:
     Attributes:
         directory: where certificates, kubeconfigs, logs and etcd's files are.
         binaries: what it runs.
-        port: where kube-apiserver listens on loopback.
+        network: where it stands, if not on loopback alone.
+        address: where kube-apiserver listens; the others listen on loopback.
+        port: where kube-apiserver listens.
         kubeconfig: the cluster administrator's.
         authority: what signs the serving certificate, and the clients that kube-apiserver knows as users.
         front_proxy_authority: what signs the certificate by which aggregated servers know kube-apiserver.
         tokens: the keys that sign the tokens of service accounts.
+        extension_authority: what signs the serving certificates of the aggregated servers.
         client: the cluster administrator's connection.
     """
 
     def __init__(
-        self, binaries: Binaries, directory: Path, *, controllers: Iterable[str] = (), scheduler: bool = True
+        self,
+        binaries: Binaries,
+        directory: Path,
+        *,
+        controllers: Iterable[str] = (),
+        scheduler: bool = True,
+        network: Network | None = None,
     ) -> None:
         """Prepare the certificates; entering the block starts the processes.
 
@@ -55,18 +65,23 @@ class ControlPlane:
             directory: empty or new.
             controllers: names for kube-controller-manager's --controllers; without any it is not started.
             scheduler: whether kube-scheduler is started; without it no Pod is bound but by hand.
+            network: entered; kube-apiserver then listens where its hosts reach it, and itself chooses among the
+                endpoints of an aggregated server.
         """
         directory.mkdir(parents=True, exist_ok=True)
         self.directory = directory
         self.binaries = binaries
         self._controllers = tuple(controllers)
         self._has_scheduler = scheduler
+        self.network = network
+        self.address = LOOPBACK.address if network is None else network.address
         self._etcd_port, self._etcd_peer_port, self.port, self._scheduler_port, self._controllers_port = free_ports(5)
         self._stack = contextlib.ExitStack()
         self._processes: list[Process] = []
         self.authority = CertificateAuthority(directory, "cluster-ca")
         self.front_proxy_authority = CertificateAuthority(directory, "front-proxy-ca")
-        names = ("127.0.0.1", "localhost", "kubernetes", "kubernetes.default.svc")
+        self.extension_authority = CertificateAuthority(directory, "extension-ca")
+        names = ("127.0.0.1", self.address, "localhost", "kubernetes", "kubernetes.default.svc")
         self._serving = self.authority.serving("serving", names)
         self.tokens = write_signing_keys(directory, "service-account")
         self.kubeconfig = self.user_kubeconfig(ADMIN, ADMIN_GROUPS)
@@ -91,7 +106,7 @@ class ControlPlane:
     @property
     def url(self) -> str:
         """Where kube-apiserver listens."""
-        return f"https://127.0.0.1:{self.port}"
+        return f"https://{self.address}:{self.port}"
 
     def require_running(self) -> None:
         """Raise when one of the processes has ended.
@@ -113,12 +128,12 @@ class ControlPlane:
     def user_client(self, user: str, groups: Sequence[str] = ()) -> Client:
         """A connection of its own for a user; the caller closes it."""
         certificate = self.authority.client(user, groups)
-        return Client(self.port, authority=self.authority.certificate, certificate=certificate)
+        return Client(self.port, authority=self.authority.certificate, certificate=certificate, address=self.address)
 
-    def front_proxy_client(self, port: int, authority: Path) -> Client:
+    def front_proxy_client(self, port: int, authority: Path, address: str = LOOPBACK.address) -> Client:
         """A connection as kube-apiserver itself has it to an aggregated server, for headers of one's own."""
         certificate = self.front_proxy_authority.client(FRONT_PROXY)
-        return Client(port, authority=authority, certificate=certificate)
+        return Client(port, authority=authority, certificate=certificate, address=address)
 
     def kubectl(
         self,
@@ -178,8 +193,9 @@ class ControlPlane:
         flags = (
             f"--etcd-servers=http://127.0.0.1:{self._etcd_port}",
             f"--secure-port={self.port}",
-            "--bind-address=127.0.0.1",
-            "--advertise-address=127.0.0.1",
+            f"--bind-address={self.address}",
+            f"--advertise-address={self.address}",
+            f"--enable-aggregator-routing={str(self.network is not None).lower()}",
             "--endpoint-reconciler-type=none",
             f"--cert-dir={self.directory}",
             *self._serving_flags(),

@@ -5,6 +5,7 @@ import hashlib
 import ipaddress
 import json
 import re
+import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -34,6 +35,8 @@ class CertificateAuthority:
 
     def __init__(self, directory: Path, name: str) -> None:
         self._directory = directory
+        self._clients: dict[str, KeyPair] = {}
+        self._issuing = threading.Lock()
         self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
         self._key = ec.generate_private_key(ec.SECP256R1())
         builder = self._builder(self._name, self._key.public_key(), signs_certificates=True)
@@ -52,14 +55,24 @@ class CertificateAuthority:
         return self._issue(name, subject, SERVER, alternatives)
 
     def client(self, user: str, groups: Sequence[str] = ()) -> KeyPair:
-        """Issue a client certificate: its common name is the user, its organizations are the groups."""
+        """A client certificate: its common name is the user, its organizations are the groups.
+
+        It is issued when first asked for: another thread may be reading the files of the same user.
+        """
+        with self._issuing:
+            stem = file_name(user, groups)
+            if stem not in self._clients:
+                self._clients[stem] = self._client(stem, user, groups)
+            return self._clients[stem]
+
+    def _client(self, stem: str, user: str, groups: Sequence[str]) -> KeyPair:
         subject = x509.Name(
             [
                 *(x509.NameAttribute(NameOID.ORGANIZATION_NAME, group) for group in groups),
                 x509.NameAttribute(NameOID.COMMON_NAME, user),
             ]
         )
-        return self._issue(file_name(user, groups), subject, CLIENT)
+        return self._issue(stem, subject, CLIENT)
 
     def _issue(
         self, stem: str, subject: x509.Name, usage: x509.ObjectIdentifier, *extensions: x509.ExtensionType

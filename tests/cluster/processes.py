@@ -26,6 +26,7 @@ class Process:
     def __init__(self, name: str, command: Sequence[str], log: Path) -> None:
         self.name = name
         self.log = log
+        self._is_told = False
         with log.open("ab") as output:
             self._popen = subprocess.Popen(
                 command,
@@ -76,11 +77,15 @@ class Process:
         """The last lines of the log."""
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-LOG_TAIL_LINES:])
 
+    def terminate(self) -> None:
+        """Ask the process to end, and do not wait; twice is once, for a second signal would mean at once."""
+        if self._popen.poll() is None and not self._is_told:
+            self._is_told = True
+            self._popen.send_signal(signal.SIGTERM)
+
     def stop(self, *, grace_seconds: float = 15) -> None:
         """Ask the process to end, wait, and kill it if it does not; twice is once."""
-        if self._popen.poll() is not None:
-            return
-        self._popen.send_signal(signal.SIGTERM)
+        self.terminate()
         try:
             self._popen.wait(timeout=grace_seconds)
         except subprocess.TimeoutExpired:

@@ -1,16 +1,14 @@
-"""The short form of `make conformance`: some real clients against two replicas, behind the shared control plane."""
+"""The short form of `make conformance`: some real clients against two replicas, with addresses of their own."""
 
-from collections.abc import Iterator
+import contextlib
+from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.cluster.binaries import UnavailableError
-from tests.cluster.catalog import CatalogServer
-from tests.cluster.cleaning import left_as_found
-from tests.cluster.control_plane import ControlPlane
-from tests.conformance import dashboard, informers, kubectl, replicas, websockets
+from tests.cluster.binaries import Binaries, UnavailableError
+from tests.conformance import dashboard, informers, kubectl, replicas, service, websockets
 from tests.conformance.checks import Check, SkippedError
-from tests.conformance.stage import Stage, set_up
+from tests.conformance.stage import Stage, opened
 
 SHORT = [
     check
@@ -21,23 +19,41 @@ SHORT = [
 
 
 @pytest.fixture(scope="module")
-def stage(control_plane: ControlPlane, catalog: CatalogServer) -> Iterator[Stage]:
-    """A second replica beside the shared one, and something on sale."""
-    second = CatalogServer(control_plane)
-    try:
-        second.start()
-        with left_as_found(control_plane.client), set_up(control_plane, (catalog, second)) as stage:
-            yield stage
-    finally:
-        second.stop()
-        catalog.install()
-        catalog.wait_until_available()
+def stage(
+    binaries: Binaries, tmp_path_factory: pytest.TempPathFactory, announce: Callable[[str], None]
+) -> Iterator[Stage]:
+    """A control plane of its own: while it lasts, this thread is in another network."""
+    with contextlib.suppress(UnavailableError):  # the check says it
+        informers.find_informer(lambda _: None)
+    with opened(binaries, tmp_path_factory.mktemp("conformance"), announce=announce) as stage:
+        yield stage
+
+
+@pytest.fixture
+def by_service(stage: Stage) -> Iterator[Stage]:
+    """The same, with a Service that chooses between the replicas instead of the splitter."""
+    if stage.control_plane.network is None:
+        pytest.skip("the replicas have no addresses of their own")
+    stage.lead_to(*(replica.endpoint() for replica in stage.replicas))
+    yield stage
+    stage.lead_to(stage.splitter.endpoint)
 
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("check", [pytest.param(check, id=check.name) for check in SHORT])
 def test_client(stage: Stage, check: Check) -> None:
     """A real client gets what it would get from a server built on k8s.io/apiserver."""
+    _run(check, stage)
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("check", [pytest.param(check, id=check.name) for check in service.CHECKS if check.is_short])
+def test_service(by_service: Stage, check: Check) -> None:
+    """The same where kube-apiserver chooses the replica for each request."""
+    _run(check, by_service)
+
+
+def _run(check: Check, stage: Stage) -> None:
     try:
         check.run(stage)
     except (SkippedError, UnavailableError) as reason:

@@ -6,7 +6,7 @@ from http import HTTPStatus
 
 import pytest
 
-from tests.cluster.catalog import API_SERVICE, NAMESPACE, adapt
+from tests.cluster.catalog import API_SERVICE, NAME, NAMESPACE, Endpoint, adapt, endpoint_slice
 from tests.cluster.client import ApiError, Client, Json
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.workload import (
@@ -126,3 +126,28 @@ def test_base_is_adapted_to_loopback() -> None:
         "service": {"name": "s", "namespace": NAMESPACE, "port": 1234},
         "version": "v1alpha1",
     }
+
+
+def test_base_is_adapted_to_addresses() -> None:
+    """The Service loses its selector, the APIService keeps its port, and an EndpointSlice says who is ready."""
+    ports = [{"name": "https", "port": 443}]
+    service: Json = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": NAME},
+        "spec": {"selector": {"a": "b"}, "ports": ports},
+    }
+    api_service: Json = {
+        "apiVersion": "apiregistration.k8s.io/v1",
+        "kind": "APIService",
+        "metadata": {"name": API_SERVICE},
+        "spec": {"service": {"name": NAME, "port": 443}},
+    }
+    _, new_service, new_api_service = adapt([service, api_service], port=None, authority=b"PEM")
+    assert new_service["spec"] == {"ports": ports}
+    assert new_api_service["spec"]["service"]["port"] == 443
+    made = endpoint_slice(Endpoint("10.77.0.11", 6443), Endpoint("10.77.0.12", 6443, is_ready=False))
+    assert made["metadata"]["labels"] == {"kubernetes.io/service-name": NAME}
+    assert [each["conditions"]["ready"] for each in made["endpoints"]] == [True, False]
+    with pytest.raises(ValueError, match="too many"):
+        endpoint_slice(Endpoint("10.77.0.11", 6443), Endpoint("10.77.0.12", 6444))

@@ -6,13 +6,11 @@ import dataclasses
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 from tests.cluster.binaries import UnavailableError, find_binaries, find_older_kube_apiserver
-from tests.cluster.catalog import CatalogServer
-from tests.cluster.control_plane import ControlPlane
 from tests.conformance import (
     dashboard,
     informers,
@@ -21,13 +19,14 @@ from tests.conformance import (
     openapi,
     python_clients,
     replicas,
+    service,
     terraform,
     websockets,
 )
 from tests.conformance.checks import Check, SkippedError
-from tests.conformance.stage import Stage, set_up
+from tests.conformance.stage import Stage, opened
 
-ALL: Final = (
+SPLIT: Final = (
     *kubectl.CHECKS,
     *informers.CHECKS,
     *websockets.CHECKS,
@@ -37,8 +36,20 @@ ALL: Final = (
     *openapi.CHECKS,
     *terraform.CHECKS,
     *namespaces.CHECKS,
-    *namespaces.LAST,
 )
+"""Lists and watches are forced to different replicas."""
+
+BY_SERVICE: Final = (
+    *(
+        dataclasses.replace(check, name=f"by Service: {check.name}")
+        for check in SPLIT
+        if not check.needs_splitter and check not in replicas.CHECKS
+    ),
+    *service.CHECKS,
+)
+"""kube-apiserver chooses one of the two for each request."""
+
+ALL: Final = (*SPLIT, *BY_SERVICE, *namespaces.LAST)
 OLDER: Final = "1.34"
 
 
@@ -70,30 +81,26 @@ def _run_all(checks: Sequence[Check], directory: Path, *, is_older: bool) -> int
     binaries = find_binaries(_say)
     if is_older:
         binaries = dataclasses.replace(binaries, kube_apiserver=find_older_kube_apiserver(_say))
-    if set(checks) & set(informers.CHECKS):
-        informers.find_informer(_say)
-    if set(checks) & set(terraform.CHECKS):
-        terraform.find_provider(_say)
-    with (
-        ControlPlane(binaries, directory, controllers=namespaces.CONTROLLERS) as control_plane,
-        two_replicas(control_plane) as both,
-        set_up(control_plane, both) as stage,
-    ):
-        results = [run(check, stage) for check in checks]
+    _fetch(checks)
+    with opened(binaries, directory, announce=_say, controllers=namespaces.CONTROLLERS) as stage:
+        results = [run(check, stage) for check in checks if check in SPLIT]
+        if stage.control_plane.network is not None:
+            stage.lead_to(*(replica.endpoint() for replica in stage.replicas))
+            results += [run(check, stage) for check in checks if check in BY_SERVICE]
+        results += [run(check, stage) for check in checks if check in namespaces.LAST]
     _say(f"{results.count(True)} passed, {results.count(False)} failed")
     return int(False in results)
 
 
-@contextlib.contextmanager
-def two_replicas(control_plane: ControlPlane) -> Iterator[tuple[CatalogServer, CatalogServer]]:
-    """The catalog installed, and served by two processes."""
-    with contextlib.ExitStack() as stack:
-        first, second = CatalogServer(control_plane), CatalogServer(control_plane)
-        first.install()
-        for replica in (first, second):
-            stack.callback(replica.stop)
-            replica.start()
-        yield first, second
+def _fetch(checks: Sequence[Check]) -> None:
+    """Build and install what the checks need; on the stage nothing from outside can be had."""
+    if set(checks) & set(informers.CHECKS):
+        informers.find_informer(_say)
+    if set(checks) & set(terraform.CHECKS):
+        terraform.find_provider(_say)
+    if set(checks) & set(python_clients.CHECKS):
+        with contextlib.suppress(SkippedError):  # the check says it
+            python_clients.find_official_client()
 
 
 def run(check: Check, stage: Stage) -> bool | None:

@@ -18,11 +18,13 @@ class Check:
         name: what the client is and what it does.
         run: does it; whatever it raises is the reason of the failure, except `SkippedError`.
         is_short: whether it is also part of `make test`.
+        needs_splitter: whether it waits for its watches to reach a replica, which only the splitter tells.
     """
 
     name: str
     run: Callable[[Stage], None]
     is_short: bool = False
+    needs_splitter: bool = False
 
 
 def require(condition: object, why: str) -> None:

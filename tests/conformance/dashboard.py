@@ -51,4 +51,4 @@ def _told(lines: list[list[str]], words: list[str]) -> bool:
     return any(line[0] in ("ADDED", "MODIFIED") and line[1:] == words for line in lines)
 
 
-CHECKS: Final = (Check("the example dashboard client", _follow, is_short=True),)
+CHECKS: Final = (Check("the example dashboard client", _follow, is_short=True, needs_splitter=True),)

@@ -16,6 +16,7 @@ from tests.cluster.client import Json
 from tests.cluster.processes import Process
 from tests.cluster.waiting import wait_for
 from tests.conformance.checks import Check, SkippedError, require, require_contains, require_equal
+from tests.conformance.follower import without_version
 from tests.conformance.stage import CLASSES, FREE, GROUP, RESOURCE, STORED, VERSION, Stage
 
 TIMEOUT_SECONDS: Final = 60
@@ -92,10 +93,14 @@ def _get_wide(kubectl: Kubectl) -> None:
 
 
 def _get_objects(kubectl: Kubectl) -> None:
-    served = json.loads(kubectl("get", "--raw", f"{CLASSES}/l40s"))
+    served = without_version(json.loads(kubectl("get", "--raw", f"{CLASSES}/l40s")))
     as_json = json.loads(kubectl("get", RESOURCE, "l40s", "-o", "json"))
-    require_equal(as_json, served, "-o json beside --raw")
-    require_equal(yaml.safe_load(kubectl("get", RESOURCE, "l40s", "-o", "yaml")), _plain(served), "-o yaml")
+    require_equal(without_version(as_json), served, "-o json beside --raw")
+    as_yaml = yaml.safe_load(kubectl("get", RESOURCE, "l40s", "-o", "yaml"))
+    require_equal(without_version(as_yaml), _plain(served), "-o yaml")
+    for each in (as_json, as_yaml):
+        version = each["metadata"]["resourceVersion"]
+        require(isinstance(version, str) and version.isdigit(), f"the version {version!r} is no text of digits")
     for output, read in (("json", json.loads), ("yaml", yaml.safe_load)):
         listed = read(kubectl("get", RESOURCE, "-o", output))
         require_equal(listed["kind"], "List", f"kind of the list in {output}")
@@ -290,6 +295,7 @@ def _plain(content: Json) -> Json:
     return plain
 
 
+FOLLOWING: Final = frozenset({"get -w", "get NAME -w, -l --watch-only", "wait --for=jsonpath|delete"})
 ACTIONS: Final[dict[str, tuple[Callable[[Kubectl], None], bool]]] = {
     "get": (_get, True),
     "get -o wide": (_get_wide, False),
@@ -327,7 +333,7 @@ def _check(title: str, find: Callable[[Stage], Path], name: str) -> Check:
     def run(stage: Stage) -> None:
         action(Kubectl(stage, find(stage)))
 
-    return Check(f"{title} {name}", run, is_short=is_short and find is _built)
+    return Check(f"{title} {name}", run, is_short=is_short and find is _built, needs_splitter=name in FOLLOWING)
 
 
 CHECKS: Final = (

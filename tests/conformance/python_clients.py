@@ -98,7 +98,7 @@ def _come_change_go(stage: Stage, name: str) -> None:
 
 def _official(stage: Stage) -> None:
     """The official client's dynamic client does the same, run by a Python of its own."""
-    python = _environment()
+    python = find_official_client()
     name = "officially-watched"
     command = [str(python), str(OFFICIAL_SCRIPT), str(stage.control_plane.kubeconfig), name]
     popen = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, bufsize=1)
@@ -121,7 +121,7 @@ def _line(popen: subprocess.Popen[str]) -> str:
     return line
 
 
-def _environment() -> Path:
+def find_official_client() -> Path:
     """The Python that has the official client, which needs other versions than we do.
 
     Raises:
@@ -144,7 +144,7 @@ def _environment() -> Path:
 
 
 CHECKS: Final = (
-    Check("kubernetes_asyncio's watch", lambda stage: asyncio.run(_watch(stage))),
-    Check("kubernetes_asyncio's dynamic client", lambda stage: asyncio.run(_use_dynamic(stage))),
-    Check("official Python client's dynamic client", _official),
+    Check("kubernetes_asyncio's watch", lambda stage: asyncio.run(_watch(stage)), needs_splitter=True),
+    Check("kubernetes_asyncio's dynamic client", lambda stage: asyncio.run(_use_dynamic(stage)), needs_splitter=True),
+    Check("official Python client's dynamic client", _official, needs_splitter=True),
 )

@@ -1,143 +1,52 @@
 """A client that lists at one replica and watches at another, while the cluster changes and replicas come and go."""
 
 import contextlib
-import http.client
 import itertools
-import json
 import random
-import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator
+from email.utils import parsedate_to_datetime
 from http import HTTPStatus
-from typing import Final, Self
+from typing import Final
 
 from tests.cluster.catalog import CatalogServer
-from tests.cluster.client import Client, Json, NotFoundError
+from tests.cluster.client import Client, NotFoundError
+from tests.cluster.clocks import program
 from tests.cluster.control_plane import ADMIN, ADMIN_GROUPS
 from tests.cluster.waiting import wait_for
 from tests.cluster.workload import create_pod, pod, pod_path
-from tests.conformance.checks import Check, require
-from tests.conformance.stage import CARD, CLASSES, STORED, Stage, gpu_class
+from tests.conformance.checks import Check, require, require_equal
+from tests.conformance.follower import Follower, Server, without_version
+from tests.conformance.stage import CARD, CLASSES, SETTLE_SECONDS, STORED, Stage, gpu_class
 
 CHURN_STEPS: Final = 60
 CHURN_PAUSE_SECONDS: Final = 0.05
-WATCH_SECONDS: Final = 1
-TIMEOUT_SECONDS: Final = 10
-IDLE_LISTS, IDLE_WATCHES = 4, 8
-RELIST_SECONDS: Final = 1
-RETRY_SECONDS: Final = 0.2
+IDLE_LISTS, IDLE_WATCHES = 6, 10
+"""A replica that has just begun takes no version up: for 4 s, and a list comes every second."""
 AGREE_SECONDS: Final = 20
+CLOCK_SLACK_SECONDS: Final = 3
 
 
-class Follower:
-    """Keeps a copy of all classes for as long as a `with` block lasts, by list and watch as the API convention has it.
+def churn(
+    stage: Stage, seed: int, *, pause_seconds: float = CHURN_PAUSE_SECONDS, until: threading.Event | None = None
+) -> None:
+    """Make, change and delete classes and Pods, at random but the same for the same seed.
 
-    Attributes:
-        lists: how often it listed.
-        watches: how many watches it began.
-        expired: how many of them were answered with 410.
-        failure: what it could not understand, if anything.
+    Args:
+        stage: where.
+        seed: of the dice.
+        pause_seconds: between two changes.
+        until: ends it early.
     """
-
-    def __init__(self, stage: Stage, list_at: CatalogServer, watch_at: Iterator[CatalogServer]) -> None:
-        """Prepare it; entering the block starts it.
-
-        Args:
-            stage: where the replicas are.
-            list_at: the replica to list at.
-            watch_at: the replica for each watch in turn.
-        """
-        self.lists = self.watches = self.expired = 0
-        self.failure = ""
-        self._list_at, self._watch_at = list_at, watch_at
-        self._certificate = stage.control_plane.authority.client(ADMIN, ADMIN_GROUPS)
-        self._state: dict[str, Json] = {}
-        self._version = ""
-        self._ending = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self._ending.set()
-        self._thread.join(timeout=30)
-
-    @property
-    def state(self) -> dict[str, Json]:
-        """The copy, without resourceVersions: each replica counts its own."""
-        return {name: _without_version(item) for name, item in list(self._state.items())}
-
-    def _run(self) -> None:
-        while not self._ending.is_set():
-            try:
-                if not self._version:
-                    self._list()
-                self._watch(next(self._watch_at))
-            except (OSError, http.client.HTTPException):
-                time.sleep(RETRY_SECONDS)  # that replica is away
-            except (KeyError, ValueError, AssertionError) as error:
-                self.failure = f"{type(error).__name__}: {error}"
-                return
-
-    def _list(self) -> None:
-        with self._list_at.client() as client:
-            answer = client.request("GET", CLASSES)
-        if answer.code == HTTPStatus.SERVICE_UNAVAILABLE:
-            raise ConnectionError
-        require(answer.code == HTTPStatus.OK, f"a list was answered with {answer.code}")
-        self.lists += 1
-        self._state = {item["metadata"]["name"]: item for item in answer.json()["items"]}
-        self._version = answer.json()["metadata"]["resourceVersion"]
-
-    def _watch(self, replica: CatalogServer) -> None:
-        options = f"watch=1&allowWatchBookmarks=true&timeoutSeconds={WATCH_SECONDS}&resourceVersion={self._version}"
-        context = ssl.create_default_context(cafile=replica.authority)
-        context.load_cert_chain(self._certificate.certificate, self._certificate.key)
-        connection = http.client.HTTPSConnection("127.0.0.1", replica.port, context=context, timeout=TIMEOUT_SECONDS)
-        with contextlib.closing(connection):
-            connection.request("GET", f"{CLASSES}?{options}")
-            response = connection.getresponse()
-            if response.status in (HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.GATEWAY_TIMEOUT):
-                raise ConnectionError
-            require(response.status == HTTPStatus.OK, f"a watch was answered with {response.status}")
-            self.watches += 1
-            for line in response:
-                self._take(json.loads(line))
-                if not self._version:
-                    return
-
-    def _take(self, event: Json) -> None:
-        kind, item = event["type"], event["object"]
-        if kind == "ERROR":
-            require(item["code"] == HTTPStatus.GONE, f"a watch ended with {item}")
-            self.expired += 1
-            self._version = ""
-            time.sleep(RELIST_SECONDS)  # as client-go does, more or less
-            return
-        name = item["metadata"].get("name")
-        if kind == "DELETED":
-            self._state.pop(name, None)
-        elif kind != "BOOKMARK":
-            self._state[name] = item
-        self._version = str(max(int(self._version), int(item["metadata"]["resourceVersion"])))
-
-
-def _without_version(item: Json) -> Json:
-    metadata = {key: value for key, value in item["metadata"].items() if key != "resourceVersion"}
-    return {**item, "metadata": metadata}
-
-
-def churn(stage: Stage, seed: int) -> None:
-    """Make, change and delete classes and Pods, at random but the same for the same seed."""
+    until = until or threading.Event()
     chance = random.Random(seed)  # noqa: S311 # no secret
     with stage.control_plane.user_client(ADMIN, ADMIN_GROUPS) as client:
         for step in range(CHURN_STEPS):
             number = chance.randrange(6)
             chance.choice((_toggle_class, _toggle_class, _toggle_pod, _label))(client, number, step)
-            time.sleep(CHURN_PAUSE_SECONDS)
+            if until.wait(pause_seconds):
+                return
 
 
 def _toggle_class(client: Client, number: int, _: int) -> None:
@@ -161,7 +70,7 @@ def _label(client: Client, _: int, step: int) -> None:
 
 
 @contextlib.contextmanager
-def _tidied(stage: Stage) -> Iterator[None]:
+def tidied(stage: Stage) -> Iterator[None]:
     """Take away at the end what the churn left."""
     try:
         yield
@@ -174,42 +83,46 @@ def _tidied(stage: Stage) -> Iterator[None]:
         stage.client.patch(f"{STORED}/l40s", {"metadata": {"labels": {"step": None}}})
 
 
-def _require_agreement(stage: Stage, follower: Follower) -> None:
+def require_agreement(stage: Stage, follower: Follower) -> None:
     """The copy becomes what both replicas list."""
     for replica in stage.replicas:
         with replica.client() as client:
 
             def agrees(client: Client = client) -> bool:
+                require(not follower.failure, follower.failure)
                 return follower.state == {
-                    item["metadata"]["name"]: _without_version(item) for item in client.items(CLASSES)
+                    item["metadata"]["name"]: without_version(item) for item in client.items(CLASSES)
                 }
 
             wait_for(agrees, "the follower to agree with a replica's list", timeout_seconds=AGREE_SECONDS)
-    require(not follower.failure, follower.failure)
+
+
+def following(stage: Stage, list_at: int, watch_at: Iterator[int]) -> Follower:
+    """One that asks the replicas of these indices, past kube-apiserver."""
+    servers = [Server.of_replica(stage.control_plane, replica) for replica in stage.replicas]
+    return Follower(servers[list_at], (servers[index] for index in watch_at))
 
 
 def _follow(stage: Stage, list_at: int, watch_at: Iterator[int], seed: int) -> None:
     """No watch is refused, nothing is listed twice, and nothing is missed."""
-    replicas = stage.replicas
-    with _tidied(stage), Follower(stage, replicas[list_at], (replicas[index] for index in watch_at)) as follower:
+    with tidied(stage), following(stage, list_at, watch_at) as follower:
         wait_for(lambda: follower.watches, "the first watch")
         churn(stage, seed)
-        _require_agreement(stage, follower)
+        require_agreement(stage, follower)
         require(follower.lists == 1, f"listed {follower.lists} times, {follower.expired} watches were refused")
         require(follower.watches > 1, "no watch was taken up")
 
 
 def _restart(stage: Stage, watch_at: Iterator[int]) -> None:
     """A replica that is started anew takes the watch up or answers 410, and the follower recovers."""
-    replicas = stage.replicas
-    with _tidied(stage), Follower(stage, replicas[0], (replicas[index] for index in watch_at)) as follower:
+    with tidied(stage), following(stage, 0, watch_at) as follower:
         wait_for(lambda: follower.watches, "the first watch")
         changing = threading.Thread(target=churn, args=(stage, 3))
         changing.start()
-        replicas[0].stop()
-        replicas[0].start()
+        stage.replicas[0].stop()
+        stage.replicas[0].start()
         changing.join(timeout=60)
-        _require_agreement(stage, follower)
+        require_agreement(stage, follower)
 
 
 def _idle(stage: Stage) -> None:
@@ -219,10 +132,82 @@ def _idle(stage: Stage) -> None:
     """
     stage.replicas[1].stop()
     stage.replicas[1].start()
-    with Follower(stage, stage.replicas[0], itertools.repeat(stage.replicas[1])) as follower:
+    with following(stage, 0, itertools.repeat(1)) as follower:
         wait_for(lambda: follower.watches > IDLE_WATCHES or follower.lists > IDLE_LISTS, "watches without a change")
         require(follower.lists <= IDLE_LISTS, f"{follower.lists} lists, {follower.expired} of the watches expired")
-        _require_agreement(stage, follower)
+        require_agreement(stage, follower)
+
+
+def _step_clocks(stage: Stage) -> None:
+    """Their own clocks are 10 s before and behind the truth, then one is a minute behind: nothing depends on them."""
+    with tidied(stage), with_clocks(stage):
+        for index, seconds in ((0, 10), (1, -10)):
+            _start_with_clock(stage, index, seconds)
+        time.sleep(SETTLE_SECONDS)
+        _require_steady(stage, 5)
+        _start_with_clock(stage, 0, -60)
+        time.sleep(SETTLE_SECONDS)
+        _require_steady(stage, 6)
+
+
+def _require_steady(stage: Stage, seed: int) -> None:
+    """Whoever is listed and watched at, no watch is refused, nothing is listed twice, and nothing is missed."""
+    ways = [(list_at, itertools.cycle((1 - list_at, list_at))) for list_at in (0, 1)]
+    with contextlib.ExitStack() as stack:
+        followers = [stack.enter_context(following(stage, *way)) for way in ways]
+        wait_for(lambda: all(follower.watches for follower in followers), "the first watches")
+        churn(stage, seed)
+        for follower in followers:
+            require_agreement(stage, follower)
+            require_equal((follower.lists, follower.expired, follower.ahead), (1, 0, 0), "lists, 410, 504")
+            require(follower.watches > 1, "no watch was taken up")
+
+
+def _late_server(stage: Stage) -> None:
+    """A replica learns the time from a kube-apiserver that is a minute late: who comes from the other lists anew.
+
+    For the late replica the other's versions lie in the future. As for a kube-apiserver it is 504 after 3 s, a client
+    recovers by a list, and misses nothing.
+    """
+    with tidied(stage), with_clocks(stage):
+        start_late(stage.replicas[0])
+        with following(stage, 1, itertools.cycle((1, 0))) as follower:
+            wait_for(lambda: follower.ahead, "a watch to be refused for a version of the future")
+            churn(stage, 7)
+            require_agreement(stage, follower)
+            require(follower.lists > 1, "was not listed anew")
+            begun = follower.watches
+            wait_for(lambda: follower.watches > begun + 1, "watches to go on")
+            require_equal(set(follower.codes), {"200", "504"}, "codes of all answers")
+            require(follower.lists <= follower.ahead + follower.expired + 1, f"{follower.lists} lists for no reason")
+
+
+def start_late(replica: CatalogServer) -> None:
+    """Start a replica anew that learns the time from a kube-apiserver which is a minute late."""
+    replica.stop()
+    replica.start(program(server_seconds=-60))
+
+
+def _start_with_clock(stage: Stage, index: int, seconds: float) -> None:
+    """Start a replica anew, its wall clock off by so much; its Date headers show that it really is."""
+    replica = stage.replicas[index]
+    replica.stop()
+    replica.start(program(wall_seconds=seconds))
+    with replica.client() as client:
+        told = parsedate_to_datetime(client.request("GET", CLASSES).headers["date"]).timestamp()
+    require(abs(told - time.time() - seconds) < CLOCK_SLACK_SECONDS, f"its clock is off by {told - time.time():.0f} s")
+
+
+@contextlib.contextmanager
+def with_clocks(stage: Stage) -> Iterator[None]:
+    """Start both replicas at the end with true clocks."""
+    try:
+        yield
+    finally:
+        for replica in stage.replicas:
+            replica.stop()
+            replica.start()
+        time.sleep(SETTLE_SECONDS)
 
 
 def _one_away(stage: Stage) -> None:
@@ -246,5 +231,7 @@ CHECKS: Final = (
     _check("A restarts, watched at A", lambda stage: _restart(stage, itertools.repeat(0))),
     _check("A restarts, watched at both", lambda stage: _restart(stage, itertools.cycle((1, 0)))),
     _check("nothing changes, B is younger", _idle),
+    _check("wall clocks are 10 s off either way, then a minute behind", _step_clocks, is_short=True),
+    _check("kube-apiserver's clock is a minute late for A", _late_server),
     _check("A is away", _one_away),
 )

@@ -9,13 +9,12 @@ import itertools
 import ssl
 import threading
 from collections.abc import Coroutine, Iterator
-from pathlib import Path
 from typing import Any, Final, Self
 from urllib.parse import parse_qs, urlsplit
 
-from tests.cluster.catalog import NAME, NAMESPACE, CatalogServer
+from tests.cluster.catalog import NAME, NAMESPACE, CatalogServer, Endpoint
 from tests.cluster.control_plane import FRONT_PROXY, ControlPlane
-from tests.cluster.pki import CertificateAuthority, file_name
+from tests.cluster.pki import file_name
 from tests.cluster.processes import free_ports
 
 PART: Final = 65536
@@ -26,11 +25,11 @@ START_SECONDS: Final = 10
 class Splitter:
     """Forwards to two replicas for as long as a `with` block lasts, with kube-apiserver's own certificate.
 
-    A replica that does not listen is passed over, as one that is not ready is by a Service.
+    It stands where kube-apiserver does, and is the one endpoint of the Service. A replica that does not listen is
+    passed over, as one that is not ready is by a Service.
 
     Attributes:
-        port: where it listens on loopback.
-        authority: the certificate authority of its serving certificate, as a PEM file.
+        endpoint: where it listens.
         for_watches: the index of the replica for each watch in turn.
         for_others: the same for everything else.
         watches: the index of the replica that each watch went to since `take_watches`.
@@ -38,15 +37,14 @@ class Splitter:
 
     def __init__(self, control_plane: ControlPlane, replicas: tuple[CatalogServer, CatalogServer]) -> None:
         """Prepare its port and certificate; entering the block starts it."""
-        (self.port,) = free_ports(1)
-        directory = control_plane.directory / f"splitter-{self.port}"
-        directory.mkdir()
-        authority = CertificateAuthority(directory, "splitter-ca")
-        self.authority = authority.certificate
-        serving = authority.serving("serving", ("127.0.0.1", "localhost", f"{NAME}.{NAMESPACE}.svc"))
+        (port,) = free_ports(1)
+        self.endpoint = Endpoint(control_plane.address, port)
+        authority = control_plane.extension_authority
+        serving = authority.serving(f"splitter-{port}", ("localhost", f"{NAME}.{NAMESPACE}.svc"))
         self._context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         self._context.load_cert_chain(serving.certificate, serving.key)
-        self._backends = [(each.port, _client_context(control_plane, each.authority)) for each in replicas]
+        self._backends = [(each.host.address, each.port) for each in replicas]
+        self._client_context = _client_context(control_plane)
         self.for_others: Iterator[int] = itertools.repeat(0)
         self.for_watches: Iterator[int] = itertools.repeat(1)
         self.watches: list[int] = []
@@ -73,7 +71,7 @@ class Splitter:
 
     async def _run(self) -> None:
         self._loop = asyncio.get_running_loop()
-        server = await asyncio.start_server(self._serve, "127.0.0.1", self.port, ssl=self._context)
+        server = await asyncio.start_server(self._serve, self.endpoint.address, self.endpoint.port, ssl=self._context)
         self._started.set()
         await self._ending.wait()
         server.close()
@@ -100,8 +98,8 @@ class Splitter:
         return connected
 
     async def _open(self, index: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        port, context = self._backends[index]
-        return await asyncio.open_connection("127.0.0.1", port, ssl=context)
+        address, port = self._backends[index]
+        return await asyncio.open_connection(address, port, ssl=self._client_context)
 
 
 def is_watch(head: bytes) -> bool:
@@ -139,8 +137,8 @@ async def _first_of(*both: Coroutine[Any, Any, None]) -> None:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def _client_context(control_plane: ControlPlane, authority: Path) -> ssl.SSLContext:
+def _client_context(control_plane: ControlPlane) -> ssl.SSLContext:
     stem = control_plane.directory / file_name(FRONT_PROXY, ())
-    context = ssl.create_default_context(cafile=authority)
+    context = ssl.create_default_context(cafile=control_plane.extension_authority.certificate)
     context.load_cert_chain(stem.with_name(f"{stem.name}.crt"), stem.with_name(f"{stem.name}.key"))
     return context

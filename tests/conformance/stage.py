@@ -3,16 +3,17 @@
 import contextlib
 import functools
 import itertools
-import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from tests.cluster.catalog import API, CatalogServer, adapt, manifests
+from tests.cluster.binaries import Binaries
+from tests.cluster.catalog import API, ENDPOINT_SLICES, CatalogServer, Endpoint, apply_base, endpoint_slice
 from tests.cluster.client import Client, Json, NotFoundError
 from tests.cluster.control_plane import ADMIN, ADMIN_GROUPS, ControlPlane
+from tests.cluster.network import LOOPBACK, Network, NetworkUnavailableError
 from tests.cluster.waiting import wait_for
 from tests.cluster.workload import create_node, create_pod, node, pod, pod_path
 from tests.conformance.splitter import Splitter
@@ -28,6 +29,8 @@ VGPU: Final = "nvidia.com/NVIDIA_L40S-24C"
 FREE: Final = {"l40s": 8, "l40s-24c": 2, "mi300x": 0}
 """The classes on the stage, and how many devices of each are free."""
 BEGIN_SECONDS: Final = 1
+SETTLE_SECONDS: Final = 5
+"""For 4 s a replica takes no other's version up: it may be from before its first state."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +40,8 @@ class Stage:
     Attributes:
         control_plane: the cluster.
         replicas: both of them.
-        splitter: sends to one of them whatever comes through kube-apiserver: watches to the second, the rest to the
-            first, unless a check says otherwise.
+        splitter: the endpoint of the Service at first. It sends to one of them whatever comes through kube-apiserver:
+            watches to the second, the rest to the first, unless a check says otherwise.
         client: the administrator's connection.
     """
 
@@ -53,6 +56,10 @@ class Stage:
         directory = self.control_plane.directory / f"{name}-{next(self._numbers)}"
         directory.mkdir()
         return directory
+
+    def lead_to(self, *endpoints: Endpoint) -> None:
+        """Have the Service lead to these endpoints; only where the replicas have addresses of their own."""
+        self.client.put(ENDPOINT_SLICES, endpoint_slice(*endpoints))
 
     def wait_for_watches(self, count: int = 1) -> None:
         """Wait until so many watches have begun since `splitter.take_watches`.
@@ -125,18 +132,40 @@ def gpu_class(name: str, resource: str, **spec: object) -> Json:
 
 
 @contextlib.contextmanager
-def set_up(control_plane: ControlPlane, replicas: tuple[CatalogServer, CatalogServer]) -> Iterator[Stage]:
-    """Put both replicas, which are running, behind the cluster, and put something on sale."""
-    with (
-        Splitter(control_plane, replicas) as splitter,
-        control_plane.user_client(ADMIN, ADMIN_GROUPS) as client,
-    ):
-        base = adapt(manifests(control_plane, "base"), port=splitter.port, authority=splitter.authority.read_bytes())
-        listed = json.dumps({"apiVersion": "v1", "kind": "List", "items": base})
-        control_plane.kubectl("apply", "-f", "-", stdin=listed)
-        replicas[0].wait_until_available()
-        stage = Stage(control_plane, replicas, splitter, client)
+def opened(
+    binaries: Binaries, directory: Path, *, announce: Callable[[str], None], controllers: Iterable[str] = ()
+) -> Iterator[Stage]:
+    """A cluster with two replicas behind the splitter, and something on sale.
+
+    Each replica has an address of its own, where network namespaces can be made. The thread that enters the block is in
+    one itself: nothing from outside can be fetched there.
+
+    Args:
+        binaries: what the cluster runs.
+        directory: empty or new.
+        announce: told why the replicas have no addresses of their own, if they have none.
+        controllers: as of `ControlPlane`.
+    """
+    with contextlib.ExitStack() as stack:
+        network = None
+        try:
+            network = stack.enter_context(Network())
+        except NetworkUnavailableError as reason:
+            announce(f"Both replicas are on loopback, and no Service chooses between them: {reason}.")
+        control_plane = stack.enter_context(ControlPlane(binaries, directory, controllers=controllers, network=network))
+        client = stack.enter_context(control_plane.user_client(ADMIN, ADMIN_GROUPS))
+        hosts = [LOOPBACK if network is None else network.add_host() for _ in range(2)]
+        first, second = replicas = tuple(CatalogServer(control_plane, host=host) for host in hosts)
+        first.install()
+        for replica in replicas:
+            stack.callback(replica.stop)
+            replica.start()
+        splitter = stack.enter_context(Splitter(control_plane, (first, second)))
+        apply_base(control_plane, splitter.endpoint)
+        first.wait_until_available()
+        stage = Stage(control_plane, (first, second), splitter, client)
         _put_on_sale(stage)
+        time.sleep(SETTLE_SECONDS)
         yield stage
 
 

@@ -1,7 +1,11 @@
 """The store of served objects."""
 
-import orjson
+import asyncio
 
+import orjson
+import pytest
+
+from apiserver.serving.status import TooLargeVersion
 from apiserver.serving.store import ResourceStore
 from apiserver.serving.versions import VersionSource
 
@@ -63,3 +67,36 @@ def test_refresh_comes_before_every_read() -> None:
     store = ResourceStore(VersionSource(lambda: 1.8e9), lambda store: store.put(("", "a"), named("a")))
     assert store.get(("", "a")) is not None
     assert len(store.list().items) == 1
+
+
+@pytest.mark.parametrize(
+    ("ahead_seconds", "is_taken"),
+    [
+        pytest.param(-600, True, id="long ago"),
+        pytest.param(0, True, id="now"),
+        pytest.param(1, True, id="of a clock that is a little ahead"),
+        pytest.param(4, True, id="soon"),
+        pytest.param(10, False, id="of a clock that is 10 s ahead"),
+        pytest.param(60, False, id="of before a restart by which the clock fell back a minute"),
+    ],
+)
+async def test_not_older_than(ahead_seconds: float, is_taken: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A version up to now is answered, one of a moment later waited for, a later one is 504 after 3 s."""
+    now = 1000.0
+    begun = now
+
+    async def sleep(seconds: float) -> None:
+        nonlocal now
+        now += seconds
+
+    monkeypatch.setattr(asyncio, "sleep", sleep)
+    store = ResourceStore(VersionSource(lambda: 1.8e9 + now, tag=1), lambda _: None, lambda: now)
+    foreign = VersionSource(lambda: 1.8e9 + now + ahead_seconds, tag=2).next()
+    if is_taken:
+        await store.wait_until_fresh(foreign)
+        store.put(("", "a"), named("a"))
+        assert int(store.list().version) > foreign
+    else:
+        with pytest.raises(TooLargeVersion):
+            await store.wait_until_fresh(foreign)
+        assert 3 <= now - begun < 3.2

@@ -1,12 +1,13 @@
 """resourceVersions and the clock behind them."""
 
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apiserver.serving.versions import EPOCH, ServerClock, VersionSource
+from apiserver.serving.versions import EPOCH, ServerClock, VersionSource, is_surely_later
 
 START = datetime(2026, 6, 1, tzinfo=UTC)
 
@@ -60,3 +61,37 @@ def test_following_another_replica() -> None:
     far = VersionSource(lambda: now + 60, tag=2).next()
     ours.follow(far)
     assert ours.now() < far
+
+
+@pytest.mark.parametrize("stepped", [-60.0, -10.0, 10.0])
+def test_wall_clock_is_not_asked(stepped: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A step of the wall clock moves no version, neither in a running process nor in one that is started anew."""
+    monotonic = 100.0
+
+    def started() -> VersionSource:
+        clock = ServerClock(monotonic=lambda: monotonic)
+        clock.observe(START + timedelta(seconds=monotonic), monotonic)
+        return VersionSource(clock, tag=1)
+
+    made = []
+    for _ in range(2):
+        source = started()
+        monotonic += 1
+        made.append(source.next())
+        monkeypatch.setattr("time.time", lambda: START.timestamp() + stepped)
+        monotonic += 1
+        made.append(source.next())
+    ticks = [version >> 10 for version in made]
+    assert [later - earlier for earlier, later in pairwise(ticks)] == [16_000] * 3
+
+
+@given(st.floats(-1, 1), st.floats(0, 2), st.floats(0, 60))
+def test_surely_later(skew: float, followed: float, seconds: float) -> None:
+    """What is called surely later was made later, though the other's clock is ahead and it followed one ahead of it."""
+    now = START.timestamp()
+    ours = VersionSource(lambda: now, tag=1).next()
+    other = VersionSource(lambda: now + seconds + skew, tag=2)
+    other.follow(VersionSource(lambda: now + seconds + skew + followed, tag=3).next())
+    theirs = other.next()
+    assert not is_surely_later(theirs, than=ours) or seconds > 0
+    assert is_surely_later(VersionSource(lambda: now + 4.1, tag=2).next(), than=ours)

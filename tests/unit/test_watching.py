@@ -114,7 +114,7 @@ async def test_from_nothing(things: ResourceStore) -> None:
 async def test_from_another_replica(things: ResourceStore, time: Time) -> None:
     """From a version this process did not make: all objects, every deletion that is kept, then live. Never a gap."""
     things.delete(("", "b"))
-    time.now += 1
+    time.now += 5
     foreign = str(VersionSource(time, tag=2).next())
     async with aclosing(watch(things, resourceVersion=foreign).batches()) as batches:
         assert told(await following(batches)) == [("ADDED", "a"), ("DELETED", "b")]
@@ -136,12 +136,44 @@ async def test_from_a_quiet_replica(time: Time) -> None:
     young = ResourceStore(VersionSource(time, tag=2), lambda _: None)
     young.put(("", "a"), thing("a"))
     young.list()
-    time.now += 1
-    clock += 1
+    time.now += 5
+    clock += 5
     assert int(old.list().version) > int(first)
     assert [item.object for item in old.list().items] == [item.object for item in old.list_at(int(first)).items]
     async with aclosing(watch(young, resourceVersion=old.list().version).batches()) as batches:
         assert told(await following(batches)) == [("ADDED", "a")]
+
+
+@pytest.mark.parametrize("ahead", [0, 0.9, 2, 3.9])
+async def test_clock_of_another_replica_is_ahead(time: Time, ahead: float) -> None:
+    """A version from before our first complete state is too old, though by the other's clock it is later.
+
+    What was deleted in between, nobody here knows of.
+    """
+    their_time = Time()
+    foreign = VersionSource(their_time, tag=2).next()
+    time.now += 0.1 - ahead
+    young = ResourceStore(VersionSource(time, tag=1), lambda _: None)
+    young.list()
+    time.now += 10
+    (batch,) = [batch async for batch in watch(young, resourceVersion=str(foreign)).batches()]
+    assert [(event.type, event.object["code"]) for event in batch] == [("ERROR", 410)]
+
+
+async def test_clock_is_far_behind(time: Time, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A watch from a version of the future is refused as a list is, so that its client lists anew; nobody hangs."""
+    monkeypatch.setattr(store, "FRESH_SECONDS", 0.05)
+    foreign = VersionSource(time, tag=2).next()
+    time.now -= 60
+    young = ResourceStore(VersionSource(time, tag=1), lambda _: None)
+    young.put(("", "a"), thing("a"))
+    with pytest.raises(TooLargeVersion):
+        await anext(watch(young, resourceVersion=str(foreign)).batches())
+    async with aclosing(watch(young, resourceVersion=young.list().version).batches()) as batches:
+        assert await following(batches) == ()
+        young.put(("", "b"), thing("b"))
+        (event,) = await following(batches)
+    assert int(event.object["metadata"]["resourceVersion"]) < foreign
 
 
 async def test_too_old(things: ResourceStore, time: Time) -> None:
@@ -241,6 +273,24 @@ async def test_closing(things: ResourceStore) -> None:
         await ending
 
 
+async def test_closing_bookmark(things: ResourceStore, time: Time, monkeypatch: pytest.MonkeyPatch) -> None:
+    """When the server ends, a watch is told what came last and a version of now: another replica goes on from there."""
+    monkeypatch.setattr(store, "_MARK_SECONDS", 0)
+    version = things.list().version
+    followed = watch(things, resourceVersion=version, allowWatchBookmarks="1")
+    batches = followed.batches()
+    await following(batches)
+    time.now += 60
+    things.put(("", "c"), thing("c"))
+    time.now += 60
+    followed.closing.set()
+    events = await following(batches)
+    assert told(events) == [("ADDED", "c"), ("BOOKMARK", "")]
+    assert int(events[-1].object["metadata"]["resourceVersion"]) > VersionSource(lambda: time.now - 1, tag=0).next()
+    with pytest.raises(StopAsyncIteration):
+        await following(batches)
+
+
 async def test_too_slow(things: ResourceStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """A watcher that fell out of what is remembered is ended, and the others do not notice."""
     monkeypatch.setattr(history, "KEEP_CHANGES", 3)
@@ -299,7 +349,7 @@ async def test_begins_with_the_first_complete_state(time: Time, monkeypatch: pyt
         young.list()
     synced = True
     await asyncio.sleep(0.05)
-    time.now += 1
+    time.now += 5
     version = VersionSource(time, tag=1).next()
     async with aclosing(watch(young, resourceVersion=str(version)).batches()) as batches:
         assert told(await following(batches)) == [("ADDED", "a")]
@@ -323,6 +373,7 @@ async def _list_and_watch(operations: list[tuple[str, str]], selector: str) -> N
     things = ResourceStore(VersionSource(time, tag=1), lambda _: None)
     other = VersionSource(time, tag=2)
     things.list()
+    time.now += 5
     selection = make_selection(selector, "", METADATA_FIELDS)
     begun: list[tuple[str, dict[str, Any]]] = []
     for number, (name, verb) in enumerate(operations):
