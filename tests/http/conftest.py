@@ -32,12 +32,14 @@ class Cluster:
         health: the checks.
         unsynced: why no data can be answered; None when it can.
         watchers: how many watches the server has.
+        now: kube-apiserver's time, in seconds since 1970.
     """
 
     view: View = field(default_factory=View)
     health: Health = field(default_factory=Health)
     unsynced: str | None = None
     watchers: Callable[[], int] = lambda: 0
+    now: float = 1.8e9
 
 
 Client = TestClient[web.Request, web.Application]
@@ -65,7 +67,7 @@ def cluster() -> Cluster:
 @pytest.fixture
 async def client(cluster: Cluster, aiohttp_client: AiohttpClient) -> Client:
     """A client of the server."""
-    served = install(cluster.view, VersionSource(lambda: 1.8e9), lambda: cluster.unsynced)
+    served = install(cluster.view, VersionSource(lambda: cluster.now), lambda: cluster.unsynced)
     store = served.resources[0].store
     assert isinstance(store, ResourceStore)
     cluster.watchers = lambda: store.watchers

@@ -192,7 +192,9 @@ async def test_came_and_went_unread(client: Client, cluster: Cluster) -> None:
     passing = {"metadata": {"name": "passing", "uid": "u-2"}, "spec": {}}
     cluster.view.apply_class(parse_class(passing))
     cluster.view.delete_class("passing")
-    foreign = {"watch": "1", "resourceVersion": str(version + 1), "timeoutSeconds": "1"}
+    cluster.now += 10
+    later = version + (5 * 16_000 << 10)  # 5 s, by which no replica's clock is ahead
+    foreign = {"watch": "1", "resourceVersion": str(later), "timeoutSeconds": "1"}
     async with client.get(PATH, params=foreign) as response:
         events = [await next_event(response) for _ in range(2)]
     assert [(event["type"], event["object"]["metadata"]["name"]) for event in events] == [
