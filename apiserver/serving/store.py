@@ -130,8 +130,8 @@ class ResourceStore:
             self.delete(key)
             old = None
         # What is there before anything is told needs no versions of its own.
-        begun = self._history is not None or not self._version
-        stored = self._at_version(key, content, self._advance() if begun else self._version)
+        version = self._version if self._version and self._history is None else self._advance()
+        stored = self._at_version(key, content, version)
         self._objects[key] = likeness, stored
         self._listing = None
         before = None if old is None else old[1]
@@ -301,6 +301,10 @@ class ResourceStore:
 
 class Stores(Protocol):
     """Where the objects of a resource are read: in one store, or in one for each namespace."""
+
+    @property
+    def watchers(self) -> int:
+        """How many follow at present."""
 
     def open(self, namespace: str) -> AbstractAsyncContextManager[ResourceStore]:
         """The store for a namespace, or for all ("" for these), for the length of a request.

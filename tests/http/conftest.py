@@ -17,7 +17,6 @@ from apiserver.serving.filters import only_loopback
 from apiserver.serving.handlers import Handlers
 from apiserver.serving.health import Health
 from apiserver.serving.server import make_app
-from apiserver.serving.store import ResourceStore
 from apiserver.serving.versions import VersionSource
 
 RESOURCE = "nvidia.com/AD102GL_L40S"
@@ -68,8 +67,6 @@ def cluster() -> Cluster:
 async def client(cluster: Cluster, aiohttp_client: AiohttpClient) -> Client:
     """A client of the server."""
     served = install(cluster.view, VersionSource(lambda: cluster.now), lambda: cluster.unsynced)
-    store = served.resources[0].store
-    assert isinstance(store, ResourceStore)
-    cluster.watchers = lambda: store.watchers
+    cluster.watchers = lambda: served.resources[0].store.watchers
     app = make_app(Handlers(served, cluster.health, "0.1.0"), [only_loopback])
     return await aiohttp_client(app, server_kwargs={"handler_cancellation": True})
