@@ -197,6 +197,8 @@ async def test_list_then_watch(world: World) -> None:
 
 async def test_after_the_store_was_dropped(world: World, time: Time) -> None:
     """A version that the store does not know any more: every object, every deletion of the last minutes, no gap."""
+    async with world.stores.open("n1"):
+        time.now += 10  # by which no replica's clock is ahead of the first complete state
     async with world.stores.open("n1") as store:
         version = store.list().version
     time.now += 2 * namespaced.IDLE_SECONDS
@@ -222,7 +224,7 @@ async def test_a_namespace_that_went(world: World, time: Time) -> None:
         assert told(await following(batches)) == []
         assert told(await following(batches)) == gone
         await batches.aclose()
-    time.now += 1
+    time.now += 10
     foreign = str(VersionSource(time, tag=2).next())
     for scope, rest in (("n1", []), (ALL, [("ADDED", "n2", "a"), ("ADDED", "n2", "b")])):
         async with world.stores.open(scope) as store:
@@ -260,7 +262,7 @@ async def test_begins_with_the_first_complete_state(world: World, time: Time) ->
     async with asyncio.timeout(5):
         while not world.stores.horizon:  # noqa: ASYNC110 # a number, not an event
             await asyncio.sleep(0.01)
-    time.now += 1
+    time.now += 10
     foreign = str(VersionSource(time, tag=2).next())
     async with world.stores.open("n1") as store:
         events = await following(watch(store, "n1", resourceVersion=foreign).batches())
@@ -375,6 +377,7 @@ async def _add_up(operations: list[tuple[str, tuple[Any, ...]]]) -> None:
     other = VersionSource(world.time, tag=2)
     async with world.stores.open("n1"):
         pass  # the first complete state
+    world.time.now += 10  # by which no replica's clock is ahead
     begun: list[tuple[str, str, dict[tuple[str, str], int]]] = []
     for verb, arguments in operations:
         world.time.now += 0.01
