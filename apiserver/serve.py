@@ -12,8 +12,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from aiohttp.typedefs import Middleware
-
 from apiserver import __version__
 from apiserver.catalog.gpuoffers import Offering
 from apiserver.catalog.install import install
@@ -26,7 +24,7 @@ from apiserver.inputs import STDIN, USER_AGENT, InputError, load_snapshot, make_
 from apiserver.serving.authentication import Authenticator
 from apiserver.serving.authorization import Authorizer
 from apiserver.serving.certificates import CertificateError, ServingContext, pair_from_files, self_signed
-from apiserver.serving.filters import authenticating, authorizing, only_loopback
+from apiserver.serving.filters import Filter, authenticating, authorizing, only_loopback
 from apiserver.serving.handlers import Handlers
 from apiserver.serving.health import Check, Health
 from apiserver.serving.limits import Inflight, ending_in_time, limiting
@@ -212,7 +210,7 @@ async def _serve_cluster(settings: Settings, shutdown: Shutdown) -> None:
     await _serve_until(shutdown, server, work, settings.shutdown_delay)
 
 
-def _limits(settings: Settings) -> tuple[Middleware, Middleware]:
+def _limits(settings: Settings) -> tuple[Filter, Filter]:
     """The filters for time and for number; who is asking is found out between them."""
     return ending_in_time, limiting(Inflight(settings.max_requests_inflight))
 

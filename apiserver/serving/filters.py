@@ -9,12 +9,10 @@ import logging
 import os
 import ssl
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from http import HTTPStatus
-from typing import Final
+from typing import Final, Protocol
 from urllib.parse import urlsplit
 
-from aiohttp import web
-from aiohttp.typedefs import Middleware
+from aiohttp import HttpVersion11, web
 
 from apiserver.serving.authentication import Authenticator, Unauthenticated, impersonation_requested
 from apiserver.serving.authorization import Attributes, AuthorizationError, Authorizer, Decision, forbidden_message
@@ -26,7 +24,15 @@ from apiserver.serving.shutdown import Shutdown, refuse_late
 from apiserver.serving.status import Forbidden, ServiceUnavailable, StatusError, Unauthorized
 from apiserver.serving.users import User
 
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
+
+
+class Filter(Protocol):
+    """Stands before a handler: answers by itself, or has the handler answer."""
+
+    def __call__(self, request: web.BaseRequest, handler: Handler) -> Awaitable[web.StreamResponse]:
+        """Answer a request."""
+
 
 INFO: Final = web.RequestKey("info", RequestInfo)
 USER: Final = web.RequestKey("user", User)
@@ -39,25 +45,23 @@ _REMEMBERED_TARGETS: Final = 1024
 _REMEMBERED_LENGTH: Final = 1024
 _SELECTIVE_VERBS: Final = ("list", "watch", "deletecollection")
 _PANIC: Final = "This request caused apiserver to panic. Look in the logs for details.\n"
-_NOT_FOUND: Final = "404 page not found\n"
 _log = logging.getLogger(__name__)
 
 
-def answering(shutdown: Shutdown) -> Middleware:
+def answering(shutdown: Shutdown) -> Filter:
     """Make sure that every request gets an answer: a StatusError its Status, a bug a 500, logged with the audit id."""
     read = _RememberedTargets().read
 
-    @web.middleware
-    async def answer(request: web.Request, handler: Handler) -> web.StreamResponse:
+    async def answer(request: web.BaseRequest, handler: Handler) -> web.StreamResponse:
         request[AUDIT_ID] = _audit_id(request.headers.get(_AUDIT_ID, ""))
         request[INFO] = read(request)
         try:
+            await _expect(request)
             response = refuse_late(request) if shutdown.draining else await handler(request)
         except StatusError as error:
             response = respond_status(request, error)
-        except web.HTTPClientError as error:  # by aiohttp: no path, no WebSocket's handshake
-            text = _NOT_FOUND if error.status == HTTPStatus.NOT_FOUND else f"{error.text}\n"
-            response = respond_text(text, error.status)
+        except web.HTTPClientError as error:  # by aiohttp: a WebSocket's handshake that is none
+            response = respond_text(f"{error.text}\n", error.status)
         except Exception:  # noqa: BLE001 # the one place where a bug becomes an answer; it is logged in full
             _log.exception("%s %s failed, Audit-Id %s", request.method, request.path, request[AUDIT_ID])
             response = respond_text(_PANIC, 500)
@@ -69,13 +73,29 @@ def answering(shutdown: Shutdown) -> Middleware:
     return answer
 
 
+async def _expect(request: web.BaseRequest) -> None:
+    """Let a client send its body that asks whether to; other expectations are none of HTTP.
+
+    Raises:
+        HTTPExpectationFailed: it expects something else.
+    """
+    expected = request.headers.get("Expect")
+    if expected is None:
+        return
+    if expected.lower() != "100-continue":
+        raise web.HTTPExpectationFailed(text="unknown Expect")
+    if request.version >= HttpVersion11:
+        await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        request.writer.output_size = 0  # the answer proper has not begun
+
+
 class _RememberedTargets:
     """What requests ask for, read once for each method and target: most clients ask the same again and again."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[str, str], RequestInfo] = {}
 
-    def read(self, request: web.Request) -> RequestInfo:
+    def read(self, request: web.BaseRequest) -> RequestInfo:
         """What a request asks for."""
         key = request.method, request.raw_path
         info = self._known.get(key)
@@ -101,7 +121,7 @@ def _new_audit_id() -> str:
     return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:]}"
 
 
-async def set_headers(request: web.Request, response: web.StreamResponse) -> None:
+def set_headers(request: web.BaseRequest, response: web.StreamResponse) -> None:
     """Give every answer the id it is logged by, and keep it out of caches unless it says otherwise.
 
     No Kubernetes server says what it is made of, and callers need not know which versions to attack.
@@ -112,8 +132,7 @@ async def set_headers(request: web.Request, response: web.StreamResponse) -> Non
     response.headers.pop("Server", None)
 
 
-@web.middleware
-async def only_loopback(request: web.Request, handler: Handler) -> web.StreamResponse:
+async def only_loopback(request: web.BaseRequest, handler: Handler) -> web.StreamResponse:
     """Refuse a Host that is no loopback name: a page on the web could otherwise read this server by DNS rebinding."""
     if not is_loopback(_host_name(request.host)):
         raise Forbidden("forbidden: this server answers only to loopback names, such as localhost or 127.0.0.1")
@@ -123,7 +142,7 @@ async def only_loopback(request: web.Request, handler: Handler) -> web.StreamRes
     return await handler(request)
 
 
-def authenticating(authenticator: Authenticator, open_paths: Collection[str]) -> Middleware:
+def authenticating(authenticator: Authenticator, open_paths: Collection[str]) -> Filter:
     """Find out who asks, or refuse with 401. Identity headers count only from the front proxy.
 
     Args:
@@ -131,8 +150,7 @@ def authenticating(authenticator: Authenticator, open_paths: Collection[str]) ->
         open_paths: answered also while it is not known yet whom to trust; everything else is 503 then.
     """
 
-    @web.middleware
-    async def authenticate(request: web.Request, handler: Handler) -> web.StreamResponse:
+    async def authenticate(request: web.BaseRequest, handler: Handler) -> web.StreamResponse:
         peer = _peer(request)
         if not _can_tell(authenticator, peer) and request.path not in open_paths:
             raise ServiceUnavailable("the server does not know yet which callers to trust", retry_after_seconds=1)
@@ -158,11 +176,10 @@ def _can_tell(authenticator: Authenticator, peer: Peer | None) -> bool:
     return peer is None or not authenticator.config.verifiers or peer.was_asked
 
 
-def authorizing(authorizer: Authorizer) -> Middleware:
+def authorizing(authorizer: Authorizer) -> Filter:
     """Let pass what the caller may do, and refuse the rest with 403. A failing review is never an allowance."""
 
-    @web.middleware
-    async def authorize(request: web.Request, handler: Handler) -> web.StreamResponse:
+    async def authorize(request: web.BaseRequest, handler: Handler) -> web.StreamResponse:
         attributes = _attributes(request[INFO], request[USER], request.query)
         try:
             verdict = await authorizer.authorize(attributes)
@@ -179,7 +196,7 @@ def authorizing(authorizer: Authorizer) -> Middleware:
     return authorize
 
 
-def _peer(request: web.Request) -> Peer | None:
+def _peer(request: web.BaseRequest) -> Peer | None:
     """What the client showed of itself, or None where the connection is plain or gone."""
     connection: ssl.SSLObject | None = request.transport.get_extra_info("ssl_object") if request.transport else None
     return None if connection is None else peer_of(connection)

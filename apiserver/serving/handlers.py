@@ -36,7 +36,7 @@ class Handlers:
         self._discovery = Discovery(served)
         self._reading = Reading(served)
 
-    async def answer(self, request: web.Request, info: RequestInfo) -> web.StreamResponse:
+    async def answer(self, request: web.BaseRequest, info: RequestInfo) -> web.StreamResponse:
         """Answer one authorized request.
 
         Raises:
@@ -50,7 +50,7 @@ class Handlers:
         """End what would go on for ever: the watches."""
         self._reading.close()
 
-    def _other_request(self, request: web.Request, info: RequestInfo) -> web.Response:
+    def _other_request(self, request: web.BaseRequest, info: RequestInfo) -> web.Response:
         path = info.path.rstrip("/")
         group_path = f"/apis/{self._served.group}"
         is_discovery = path in ("/apis", group_path, f"{group_path}/{self._served.version}")
@@ -75,7 +75,7 @@ class Handlers:
             )
         return self._discovery_request(request, path)
 
-    def _discovery_request(self, request: web.Request, path: str) -> web.Response:
+    def _discovery_request(self, request: web.BaseRequest, path: str) -> web.Response:
         accept = request.headers.get("Accept", "")
         if path == "/apis" and wants_aggregated(accept):
             return self._aggregated_discovery(request)
@@ -88,7 +88,7 @@ class Handlers:
             document = self._discovery.resources()
         return respond(request, document, Representation(representation.media_type, pretty=representation.pretty))
 
-    def _aggregated_discovery(self, request: web.Request) -> web.Response:
+    def _aggregated_discovery(self, request: web.BaseRequest) -> web.Response:
         headers = {"Etag": self._discovery.aggregated_etag, "Vary": "Accept", "Cache-Control": "public"}
         if request.headers.get("If-None-Match") == self._discovery.aggregated_etag:
             return web.Response(status=304, headers=headers)

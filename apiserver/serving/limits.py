@@ -9,10 +9,9 @@ from typing import Final
 
 import orjson
 from aiohttp import web
-from aiohttp.typedefs import Handler, Middleware
 
 from apiserver.serving.durations import DurationError, parse_duration
-from apiserver.serving.filters import INFO, USER
+from apiserver.serving.filters import INFO, USER, Filter, Handler
 from apiserver.serving.health import is_health_path
 from apiserver.serving.request_info import RequestInfo
 from apiserver.serving.responses import respond_text
@@ -43,8 +42,7 @@ def is_long_running(info: RequestInfo) -> bool:
 # Time.
 
 
-@web.middleware
-async def ending_in_time(request: web.Request, handler: Handler) -> web.StreamResponse:
+async def ending_in_time(request: web.BaseRequest, handler: Handler) -> web.StreamResponse:
     """Give a request 60 s, or the `timeout` it asks for if that is shorter. Watches have a time of their own.
 
     Raises:
@@ -69,13 +67,13 @@ async def ending_in_time(request: web.Request, handler: Handler) -> web.StreamRe
     return response
 
 
-async def _write(request: web.Request, response: web.Response) -> None:
+async def _write(request: web.BaseRequest, response: web.Response) -> None:
     """Write an answer now, while time is measured; the framework would do so later, for ever."""
     await response.prepare(request)
     await response.write_eof()
 
 
-def _seconds_for(request: web.Request) -> float:
+def _seconds_for(request: web.BaseRequest) -> float:
     text = request.query.get("timeout", "") if request.query_string else ""
     if not text:
         return REQUEST_SECONDS
@@ -125,14 +123,13 @@ class Inflight:
             self.writing += change
 
 
-def limiting(inflight: Inflight) -> Middleware:
+def limiting(inflight: Inflight) -> Filter:
     """Refuse with 429 what is too much. Watches and `system:masters` are not counted.
 
     Health is not either, unlike upstream: a server that is only busy must not be killed for it.
     """
 
-    @web.middleware
-    async def limit(request: web.Request, handler: Handler) -> web.StreamResponse:
+    async def limit(request: web.BaseRequest, handler: Handler) -> web.StreamResponse:
         info = request[INFO]
         if is_long_running(info) or is_health_path(info.path):
             return await handler(request)

@@ -40,7 +40,7 @@ class OpenAPI:
         index = {"paths": {f"apis/{api_version}": {"serverRelativeURL": f"{path}?hash={group_version.hash}"}}}
         self._documents = {_V2: _Document(v2, since), _V3: _Document(orjson.dumps(index), since), path: group_version}
 
-    def answer(self, request: web.Request) -> web.Response:
+    def answer(self, request: web.BaseRequest) -> web.Response:
         """Answer a GET."""
         path = request.path.rstrip("/")
         document = self._documents.get(path)
@@ -69,7 +69,7 @@ class _Document:
         self._since = since
         self.hash = hashlib.sha512(self._body).hexdigest().upper()
 
-    def response(self, request: web.Request) -> web.Response:
+    def response(self, request: web.BaseRequest) -> web.Response:
         """The document; or that the client has it already."""
         headers = {"Etag": f'"{self.hash}"', "Vary": "Accept, Accept-Encoding"}
         headers["Last-Modified"] = format_datetime(self._since, usegmt=True)
@@ -80,7 +80,7 @@ class _Document:
             return web.Response(body=self._compressed, headers={**headers, "Content-Encoding": "gzip"})
         return web.Response(body=self._body, headers=headers)
 
-    def _is_known(self, request: web.Request) -> bool:
+    def _is_known(self, request: web.BaseRequest) -> bool:
         """Whether the client has the document; its entity tag goes before its date, as RFC 9110 has it."""
         tags = request.if_none_match
         if tags is not None:
@@ -116,10 +116,10 @@ def _references(value: object) -> Iterator[str]:
             yield from _references(inner)
 
 
-def _accepts_json(request: web.Request) -> bool:
+def _accepts_json(request: web.BaseRequest) -> bool:
     return any(clause.matches(JSON) for clause in parse_accept(request.headers.get("Accept") or "*/*"))
 
 
-def _accepts_gzip(request: web.Request) -> bool:
+def _accepts_gzip(request: web.BaseRequest) -> bool:
     codings = (token.partition(";") for token in request.headers.get("Accept-Encoding", "").split(","))
     return any(name.strip() == "gzip" and weight.replace(" ", "") != "q=0" for name, _, weight in codings)

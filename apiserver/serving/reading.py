@@ -41,7 +41,7 @@ class Reading:
         self._served = served
         self._closing = asyncio.Event()
 
-    async def answer(self, request: web.Request, info: RequestInfo) -> web.StreamResponse:
+    async def answer(self, request: web.BaseRequest, info: RequestInfo) -> web.StreamResponse:
         """Answer one authorized request.
 
         Raises:
@@ -74,7 +74,7 @@ class Reading:
         for resource in self._served.resources:
             resource.store.wake()
 
-    async def _get(self, request: web.Request, info: RequestInfo, resource: Resource) -> web.StreamResponse:
+    async def _get(self, request: web.BaseRequest, info: RequestInfo, resource: Resource) -> web.StreamResponse:
         representation = negotiate(request.headers.get("Accept", ""))
         async with resource.store.open(info.namespace) as store:
             await self._wait_for_version(request, store)
@@ -86,7 +86,7 @@ class Reading:
         return respond(request, found.body + b"\n", representation)
 
     async def _get_subresource(
-        self, request: web.Request, info: RequestInfo, resource: Resource, subresource: Subresource
+        self, request: web.BaseRequest, info: RequestInfo, resource: Resource, subresource: Subresource
     ) -> web.StreamResponse:
         representation = negotiate(request.headers.get("Accept", ""))
         async with resource.store.open(info.namespace) as store:
@@ -98,7 +98,7 @@ class Reading:
             return self._converted(request, found, subresource.layout, representation)
         return respond(request, found, representation)
 
-    async def _wait_for_version(self, request: web.Request, store: ResourceStore) -> None:
+    async def _wait_for_version(self, request: web.BaseRequest, store: ResourceStore) -> None:
         """A version asked of one object is the oldest that will do."""
         if is_true_like(request.query.get("export", "false")):
             raise BadRequest("the export parameter, deprecated since v1.14, is no longer supported")
@@ -106,7 +106,7 @@ class Reading:
         options = read_options({"resourceVersion": version}, watch=False)
         await store.wait_until_fresh(options.resource_version)
 
-    async def _list(self, request: web.Request, info: RequestInfo, resource: Resource) -> web.StreamResponse:
+    async def _list(self, request: web.BaseRequest, info: RequestInfo, resource: Resource) -> web.StreamResponse:
         representation = negotiate(request.headers.get("Accept", ""))
         options = read_options(request.query, watch=False)
         selection = self._selection(request.query, resource)
@@ -126,7 +126,7 @@ class Reading:
         kind = f"{self._served.api_version}, Kind={resource.kind}List"
         raise NotAcceptable(f"you requested PartialObjectMetadata, but the requested object is a list ({kind})")
 
-    async def _watch(self, request: web.Request, info: RequestInfo, resource: Resource) -> web.StreamResponse:
+    async def _watch(self, request: web.BaseRequest, info: RequestInfo, resource: Resource) -> web.StreamResponse:
         representation = negotiate(request.headers.get("Accept", ""), stream=True)
         options = read_options(request.query, watch=True)
         selection = self._selection(request.query, resource)
@@ -150,7 +150,7 @@ class Reading:
         return make_selection(query.get("labelSelector", ""), query.get("fieldSelector", ""), getters)
 
     def _converted(
-        self, request: web.Request, found: Object, layout: Layout, representation: Representation
+        self, request: web.BaseRequest, found: Object, layout: Layout, representation: Representation
     ) -> web.StreamResponse:
         if representation.convert_to == PARTIAL_LIST:
             kind = f"{self._served.api_version}, Kind={found['kind']}"
@@ -164,7 +164,7 @@ class Reading:
 
     def _table(
         self,
-        request: web.Request,
+        request: web.BaseRequest,
         items: list[Object],
         layout: Layout,
         metadata: Object,

@@ -20,7 +20,7 @@ _PLAIN: Final = "text/plain; charset=utf-8"
 
 
 def respond(
-    request: web.Request, content: bytes | Mapping[str, Any], representation: Representation, *, status: int = 200
+    request: web.BaseRequest, content: bytes | Mapping[str, Any], representation: Representation, *, status: int = 200
 ) -> web.Response:
     """Answer with one object.
 
@@ -44,7 +44,7 @@ def respond_text(text: str, status: int = 200) -> web.Response:
     return web.Response(status=status, body=text.encode(), headers=headers)
 
 
-def respond_status(request: web.Request, error: StatusError) -> web.Response:
+def respond_status(request: web.BaseRequest, error: StatusError) -> web.Response:
     """Answer with the Status of a failure; in JSON when nothing else was agreed on."""
     try:
         agreed = negotiate(request.headers.get("Accept", ""))
@@ -57,11 +57,11 @@ def respond_status(request: web.Request, error: StatusError) -> web.Response:
     return response
 
 
-def _accepts_gzip(request: web.Request) -> bool:
+def _accepts_gzip(request: web.BaseRequest) -> bool:
     return "gzip" in (token.strip() for token in request.headers.get("Accept-Encoding", "").split(","))
 
 
-def _encode(content: bytes | Mapping[str, Any], representation: Representation, request: web.Request) -> bytes:
+def _encode(content: bytes | Mapping[str, Any], representation: Representation, request: web.BaseRequest) -> bytes:
     pretty = wants_pretty(representation, request.query, request.headers.get("User-Agent", ""))
     if representation.media_type == YAML:
         tree = orjson.loads(content) if isinstance(content, bytes) else content

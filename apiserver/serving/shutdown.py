@@ -40,7 +40,7 @@ class Shutdown:
         return "process is shutting down" if self._begun.is_set() else None
 
 
-def refuse_late(request: web.Request) -> web.Response:
+def refuse_late(request: web.BaseRequest) -> web.Response:
     """Answer what comes when the listener is closed: another server may have time."""
     body = ServiceUnavailable("apiserver is shutting down").body()
     response = respond(request, body, JSON_REPRESENTATION, status=503)

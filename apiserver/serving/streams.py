@@ -71,7 +71,7 @@ class Encoder:
 
 
 async def write_stream(
-    request: web.Request, batches: AsyncGenerator[Sequence[Event], None], encoder: Encoder
+    request: web.BaseRequest, batches: AsyncGenerator[Sequence[Event], None], encoder: Encoder
 ) -> web.StreamResponse:
     """Write the events to the client until they end or the client leaves.
 
@@ -101,13 +101,13 @@ async def _write_lines(response: web.StreamResponse, batch: Sequence[Event], enc
             await asyncio.sleep(0)  # a write that finds room gives nobody else a turn
 
 
-def _is_websocket(request: web.Request) -> bool:
+def _is_websocket(request: web.BaseRequest) -> bool:
     tokens = [token.strip().lower() for token in request.headers.get("Connection", "").split(",")]
     return "upgrade" in tokens and request.headers.get("Upgrade", "").lower() == "websocket"
 
 
 async def _write_websocket(
-    request: web.Request, first: Sequence[Event], batches: AsyncIterator[Sequence[Event]], encoder: Encoder
+    request: web.BaseRequest, first: Sequence[Event], batches: AsyncIterator[Sequence[Event]], encoder: Encoder
 ) -> web.WebSocketResponse:
     """One event to a text message. The one sub-protocol a client may ask for is agreed to, as in Go."""
     asked = [name.strip() for name in request.headers.get("Sec-WebSocket-Protocol", "").split(",") if name.strip()]

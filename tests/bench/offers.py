@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from uuid import UUID
 
-from aiohttp.test_utils import TestClient, TestServer
+from aiohttp.test_utils import TestClient
 
 from apiserver.catalog.gpuoffers import Offering
 from apiserver.catalog.install import install
@@ -31,6 +31,7 @@ from apiserver.serving.handlers import Handlers
 from apiserver.serving.health import Health
 from apiserver.serving.server import make_app
 from apiserver.serving.versions import ServerClock, VersionSource
+from tests.http.apps import AppServer, Client
 
 BASE = "/apis/catalog.cozystack.io/v1alpha1"
 MEBIBYTE = 2**20
@@ -135,7 +136,8 @@ async def measure(namespaces: int, classes: int) -> Figures:
     versions = VersionSource(ServerClock(wall=time.time()))
     served = install(view, versions, lambda: None, Offering(tenancy, TenantRules(), lambda: None))
     app = make_app(Handlers(served, Health(), "0.1.0"), [])
-    async with TestClient(TestServer(app)) as client:
+    client: Client = TestClient(AppServer(app))
+    async with client:
         await timed(client, "/gpuclasses")
         before = memory()
         figures.one_first, body = await timed(client, "/namespaces/tenant-00000/gpuoffers")

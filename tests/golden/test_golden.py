@@ -6,9 +6,7 @@ from typing import Any
 
 import pytest
 import yaml
-from aiohttp import web
 from aiohttp.pytest_plugin import AiohttpClient
-from aiohttp.test_utils import TestClient
 
 from apiserver.catalog.gpuoffers import Offering
 from apiserver.catalog.install import install
@@ -22,8 +20,7 @@ from apiserver.serving.resources import GroupVersion
 from apiserver.serving.server import make_app
 from apiserver.serving.versions import VersionSource
 from tests.golden.conftest import HERE, Golden
-
-Client = TestClient[web.Request, web.Application]
+from tests.http.apps import AppServer, Client
 
 MANIFESTS = HERE.parents[1] / "manifests"
 GROUP = "/apis/catalog.cozystack.io"
@@ -45,7 +42,7 @@ def served() -> GroupVersion:
 @pytest.fixture
 async def client(served: GroupVersion, aiohttp_client: AiohttpClient) -> Client:
     """A client of the server."""
-    return await aiohttp_client(make_app(Handlers(served, Health(), "0.1.0"), []))
+    return await aiohttp_client(AppServer(make_app(Handlers(served, Health(), "0.1.0"), [])))
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import pytest
-from aiohttp import web
 from aiohttp.pytest_plugin import AiohttpClient
-from aiohttp.test_utils import TestClient
 
 from apiserver.catalog.install import install
 from apiserver.cluster.view import View
@@ -18,6 +16,7 @@ from apiserver.serving.handlers import Handlers
 from apiserver.serving.health import Health
 from apiserver.serving.server import make_app
 from apiserver.serving.versions import VersionSource
+from tests.http.apps import AppServer, Client
 
 RESOURCE = "nvidia.com/AD102GL_L40S"
 
@@ -39,9 +38,6 @@ class Cluster:
     unsynced: str | None = None
     watchers: Callable[[], int] = lambda: 0
     now: float = 1.8e9
-
-
-Client = TestClient[web.Request, web.Application]
 
 
 @pytest.fixture
@@ -69,4 +65,4 @@ async def client(cluster: Cluster, aiohttp_client: AiohttpClient) -> Client:
     served = install(cluster.view, VersionSource(lambda: cluster.now), lambda: cluster.unsynced)
     cluster.watchers = lambda: served.resources[0].store.watchers
     app = make_app(Handlers(served, cluster.health, "0.1.0"), [only_loopback])
-    return await aiohttp_client(app, server_kwargs={"handler_cancellation": True})
+    return await aiohttp_client(AppServer(app))

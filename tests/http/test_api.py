@@ -7,7 +7,8 @@ import pytest
 from apiserver.gpu.nodes import Node
 from apiserver.gpu.offers import Permits
 from apiserver.gpu.pods import Pod
-from tests.http.conftest import RESOURCE, Client, Cluster
+from tests.http.apps import Client
+from tests.http.conftest import RESOURCE, Cluster
 
 BASE = "/apis/catalog.cozystack.io/v1alpha1"
 TABLE = {"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"}

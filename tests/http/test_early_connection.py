@@ -11,6 +11,7 @@ from aiohttp import web
 from apiserver.serving.authentication import AuthenticationConfig, Authenticator
 from apiserver.serving.certificates import ServingContext, self_signed
 from apiserver.serving.filters import USER, answering, authenticating
+from apiserver.serving.server import App, through
 from apiserver.serving.shutdown import Shutdown
 from tests.unit.test_certificates import authority, client
 
@@ -30,9 +31,8 @@ async def test_early_connection(
     """Who could not show a certificate is told to come again and let go, not taken for nobody."""
     serving = self_signed(["localhost"], ["127.0.0.1"])
     context, authenticator = ServingContext(lambda: serving), Authenticator()
-    app = web.Application(middlewares=[answering(Shutdown()), authenticating(authenticator, ())])
-    app.router.add_get("/", _name)
-    runner = web.AppRunner(app)
+    app = App(through([answering(Shutdown()), authenticating(authenticator, ())], _name), close=lambda: None)
+    runner = web.ServerRunner(app.make_server())
     await runner.setup()
     try:
         await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context.ssl_context).start()
@@ -53,7 +53,7 @@ async def test_early_connection(
         await runner.cleanup()
 
 
-async def _name(request: web.Request) -> web.Response:
+async def _name(request: web.BaseRequest) -> web.Response:
     return web.Response(text=request[USER].name)
 
 

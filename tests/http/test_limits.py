@@ -8,20 +8,20 @@ import aiohttp
 import pytest
 from aiohttp import web
 from aiohttp.pytest_plugin import AiohttpClient
-from aiohttp.typedefs import Handler
 
 from apiserver.catalog.install import install
 from apiserver.serving import limits, server
 from apiserver.serving.authentication import AuthenticationConfig, Authenticator
 from apiserver.serving.authorization import Authorizer
-from apiserver.serving.filters import authenticating, authorizing, only_loopback
+from apiserver.serving.filters import Handler, authenticating, authorizing, only_loopback
 from apiserver.serving.handlers import Handlers
 from apiserver.serving.health import Health
 from apiserver.serving.limits import Inflight, ending_in_time, limiting
-from apiserver.serving.server import listening, make_app
+from apiserver.serving.server import App, listening, make_app
 from apiserver.serving.users import User
 from apiserver.serving.versions import VersionSource
-from tests.http.conftest import Client, Cluster
+from tests.http.apps import AppServer, Client
+from tests.http.conftest import Cluster
 from tests.http.running import LIST
 
 SLOW = f"{LIST}?resourceVersion=9007199254740991&resourceVersionMatch=NotOlderThan"
@@ -46,7 +46,7 @@ def inflight() -> Inflight:
 
 
 @pytest.fixture
-def app(cluster: Cluster, inflight: Inflight) -> web.Application:
+def app(cluster: Cluster, inflight: Inflight) -> App:
     """A server that knows its callers by their tokens."""
     served = install(cluster.view, VersionSource(lambda: 1.8e9), lambda: cluster.unsynced)
     authenticator = Authenticator(AuthenticationConfig(), token_reviewer=review)
@@ -56,9 +56,9 @@ def app(cluster: Cluster, inflight: Inflight) -> web.Application:
 
 
 @pytest.fixture
-async def client(app: web.Application, aiohttp_client: AiohttpClient) -> Client:
+async def client(app: App, aiohttp_client: AiohttpClient) -> Client:
     """A client of it."""
-    return await aiohttp_client(app, server_kwargs={"handler_cancellation": True})
+    return await aiohttp_client(AppServer(app))
 
 
 @asynccontextmanager
@@ -170,7 +170,7 @@ async def test_who_does_not_take_the_answer(
     monkeypatch.setattr(limits, "REQUEST_SECONDS", 0.5)
     served = install(cluster.view, VersionSource(lambda: 1.8e9), lambda: None)
     app = make_app(Handlers(served, Health(), "0.1.0"), [ending_in_time, large_answers])
-    client = await aiohttp_client(app)
+    client = await aiohttp_client(AppServer(app))
     assert client.port is not None
     taken = 0
     async with connected(client.port, limit=1024) as (reader, writer):
@@ -185,8 +185,7 @@ async def test_who_does_not_take_the_answer(
 LARGE = 64 * 2**20
 
 
-@web.middleware
-async def large_answers(request: web.Request, handler: Handler) -> web.StreamResponse:  # noqa: ARG001 # a filter
+async def large_answers(request: web.BaseRequest, handler: Handler) -> web.StreamResponse:  # noqa: ARG001 # a filter
     """Answer with more than the buffers of a connection hold."""
     return web.Response(body=bytes(LARGE))
 

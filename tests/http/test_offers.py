@@ -30,7 +30,7 @@ from apiserver.serving.health import Health
 from apiserver.serving.server import make_app
 from apiserver.serving.versions import VersionSource
 from openapi.answers import problems
-from tests.http.conftest import Client
+from tests.http.apps import AppServer, Client
 from tests.http.test_api import TABLE, get
 
 BASE = "/apis/catalog.cozystack.io/v1alpha1"
@@ -112,7 +112,7 @@ def serve(host: Host, aiohttp_client: AiohttpClient) -> Serve:
         offering = Offering(host.tenancy, TenantRules(), lambda: host.unsynced) if offers else None
         served = install(host.view, VersionSource(lambda: 1.8e9), lambda: None, offering)
         app = make_app(Handlers(served, Health(), "0.1.0"), [only_loopback])
-        return await aiohttp_client(app, server_kwargs={"handler_cancellation": True})
+        return await aiohttp_client(AppServer(app))
 
     return make
 

@@ -24,7 +24,8 @@ from apiserver.serving.openapi import OpenAPI
 from apiserver.serving.resources import GroupVersion
 from apiserver.serving.server import make_app
 from openapi.answers import problems
-from tests.http.conftest import RESOURCE, Client, Cluster
+from tests.http.apps import AppServer, Client
+from tests.http.conftest import RESOURCE, Cluster
 
 Json = dict[str, Any]
 
@@ -146,14 +147,12 @@ async def test_before_the_first_sync(client: Client, cluster: Cluster) -> None:
 async def test_any_group(aiohttp_client: AiohttpClient) -> None:
     """The server knows nothing of the group whose documents it has; without documents it says 503, not 404."""
     openapi = OpenAPI("toys.example.com/v1", v2=b'{"swagger": "2.0"}', v3=b'{"openapi": "3.0.0"}')
-    client = await aiohttp_client(
-        make_app(Handlers(GroupVersion("toys.example.com", "v1", (), openapi), Health(), "0.1.0"), [only_loopback])
-    )
+    served = GroupVersion("toys.example.com", "v1", (), openapi)
+    client = await aiohttp_client(AppServer(make_app(Handlers(served, Health(), "0.1.0"), [only_loopback])))
     assert await (await client.get(V2)).json() == {"swagger": "2.0"}
     assert await (await client.get("/openapi/v3/apis/toys.example.com/v1")).json() == {"openapi": "3.0.0"}
-    bare = await aiohttp_client(
-        make_app(Handlers(GroupVersion("toys.example.com", "v1", ()), Health(), "0.1.0"), [only_loopback])
-    )
+    undocumented = GroupVersion("toys.example.com", "v1", ())
+    bare = await aiohttp_client(AppServer(make_app(Handlers(undocumented, Health(), "0.1.0"), [only_loopback])))
     for path in (V2, INDEX):
         assert (await bare.get(path)).status == 503
 

@@ -19,6 +19,7 @@ from apiserver.serving.resources import GroupVersion
 from apiserver.serving.server import make_app
 from apiserver.serving.shutdown import Shutdown
 from tests.fake_apiserver import FakeApiserver
+from tests.http.apps import AppServer
 from tests.http.running import CLASSES, LIST, SPEC, Running, running, write_kubeconfig, write_snapshot
 
 WATCHES = 100
@@ -120,7 +121,7 @@ async def test_late(aiohttp_client: AiohttpClient) -> None:
     """What comes when the listener is closed is told to try elsewhere, whatever it asks, and the connection ends."""
     shutdown = Shutdown()
     handlers = Handlers(GroupVersion("toys.example.com", "v1", ()), Health(), "0.1.0")
-    client = await aiohttp_client(make_app(handlers, [only_loopback], shutdown))
+    client = await aiohttp_client(AppServer(make_app(handlers, [only_loopback], shutdown)))
     assert (await client.get("/livez")).status == 200
     shutdown.draining = True
     for path in ("/livez", "/apis/toys.example.com/v1"):

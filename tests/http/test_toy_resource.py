@@ -9,9 +9,7 @@ from typing import Any
 
 import aiohttp
 import pytest
-from aiohttp import web
 from aiohttp.pytest_plugin import AiohttpClient
-from aiohttp.test_utils import TestClient
 
 from apiserver.serving import history
 from apiserver.serving.handlers import Handlers
@@ -21,8 +19,8 @@ from apiserver.serving.server import make_app
 from apiserver.serving.store import ResourceStore
 from apiserver.serving.tables import Column, Layout
 from apiserver.serving.versions import VersionSource
+from tests.http.apps import AppServer, Client
 
-Client = TestClient[web.Request, web.Application]
 Json = dict[str, Any]
 
 BASE = "/apis/toys.example.com/v1"
@@ -86,7 +84,7 @@ def toys() -> Toys:
 async def client(toys: Toys, aiohttp_client: AiohttpClient) -> Client:
     """A client of a server of toys."""
     app = make_app(Handlers(toys.served, Health(), "1.2.3"), [])
-    return await aiohttp_client(app, server_kwargs={"handler_cancellation": True})
+    return await aiohttp_client(AppServer(app))
 
 
 async def get(client: Client, path: str, accept: str = "application/json", status: int = 200) -> Json:

@@ -9,7 +9,8 @@ import pytest
 
 from apiserver.gpu.classes import parse_class
 from apiserver.gpu.pods import Pod
-from tests.http.conftest import RESOURCE, Client, Cluster
+from tests.http.apps import Client
+from tests.http.conftest import RESOURCE, Cluster
 
 PATH = "/apis/catalog.cozystack.io/v1alpha1/gpuclasses"
 TABLE = {"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io"}
