@@ -12,7 +12,7 @@ import yaml
 
 from tests.cluster.client import Client, Json
 from tests.cluster.control_plane import ADMIN, ADMIN_GROUPS, ControlPlane
-from tests.cluster.pki import CertificateAuthority
+from tests.cluster.pki import CertificateAuthority, KeyPair
 from tests.cluster.processes import Process, free_ports
 from tests.cluster.waiting import wait_for
 
@@ -46,7 +46,12 @@ class CatalogServer:
     """
 
     def __init__(
-        self, control_plane: ControlPlane, *, arguments: Sequence[str] = (), program: Sequence[str] = PROGRAM
+        self,
+        control_plane: ControlPlane,
+        *,
+        arguments: Sequence[str] = (),
+        program: Sequence[str] = PROGRAM,
+        kubeconfig: Path | None = None,
     ) -> None:
         """Prepare its port and certificates; entering the block installs and starts it.
 
@@ -54,15 +59,18 @@ class CatalogServer:
             control_plane: the running cluster to serve.
             arguments: further options for its command line.
             program: the command that the options follow.
+            kubeconfig: how it reaches the cluster; by default straight, as the ServiceAccount.
         """
         self._control_plane = control_plane
         self._command = (*program, *arguments)
+        self._kubeconfig = kubeconfig
         (self.port,) = free_ports(1)
         directory = control_plane.directory / f"catalog-{self.port}"
         directory.mkdir(exist_ok=True)
         authority = CertificateAuthority(directory, "catalog-ca")
         self.authority = authority.certificate
-        self._serving = authority.serving("serving", ("127.0.0.1", "localhost", f"{NAME}.{NAMESPACE}.svc"))
+        self._authority = authority
+        self._serving = self.rotate_certificate()
         self.log = directory / "catalog.log"
         self._process: Process | None = None
 
@@ -94,7 +102,7 @@ class CatalogServer:
         Raises:
             ProcessDiedError: with the end of its log.
         """
-        kubeconfig = self._control_plane.user_kubeconfig(SERVICE_ACCOUNT, SERVICE_ACCOUNT_GROUPS)
+        kubeconfig = self._kubeconfig or self._control_plane.user_kubeconfig(SERVICE_ACCOUNT, SERVICE_ACCOUNT_GROUPS)
         command = (
             *self._command,
             f"--kubeconfig={kubeconfig}",
@@ -104,8 +112,27 @@ class CatalogServer:
             f"--tls-private-key-file={self._serving.key}",
         )
         self._process = Process("the catalog", command, self.log)
+        self.wait_until_serving()
+
+    def rotate_certificate(self) -> KeyPair:
+        """Write another serving certificate and key, of the same authority, over those there are."""
+        return self._authority.serving("serving", ("127.0.0.1", "localhost", f"{NAME}.{NAMESPACE}.svc"))
+
+    @property
+    def process(self) -> Process:
+        """The running process."""
+        if self._process is None:
+            raise AssertionError("the catalog was never started")
+        return self._process
+
+    def wait_until_serving(self) -> None:
+        """Wait until the process listens and calls itself ready to serve.
+
+        Raises:
+            ProcessDiedError: with the end of its log.
+        """
         with contextlib.closing(self.client()) as client:
-            self._process.wait_until(lambda: client.request("GET", "/readyz/serving").code == HTTPStatus.OK)
+            self.process.wait_until(lambda: client.request("GET", "/readyz/serving").code == HTTPStatus.OK)
 
     def stop(self) -> None:
         """Stop the process; the objects stay on the cluster."""

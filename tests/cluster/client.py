@@ -69,11 +69,18 @@ class Answer:
 class Client:
     """One user's connection to one server on loopback; not to be shared between threads."""
 
-    def __init__(self, port: int, *, authority: Path, certificate: KeyPair | None = None) -> None:
+    def __init__(
+        self,
+        port: int,
+        *,
+        authority: Path,
+        certificate: KeyPair | None = None,
+        timeout_seconds: float = TIMEOUT_SECONDS,
+    ) -> None:
         context = ssl.create_default_context(cafile=authority)
         if certificate is not None:
             context.load_cert_chain(certificate.certificate, certificate.key)
-        self._connection = http.client.HTTPSConnection("127.0.0.1", port, context=context, timeout=TIMEOUT_SECONDS)
+        self._connection = http.client.HTTPSConnection("127.0.0.1", port, context=context, timeout=timeout_seconds)
 
     def __enter__(self) -> Self:
         return self
