@@ -2,13 +2,17 @@
 
 import asyncio
 import logging
+import os
 import signal
 import socket
 import time
 from collections.abc import Callable, Coroutine
+from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
+
+from aiohttp.typedefs import Middleware
 
 from apiserver import __version__
 from apiserver.catalog.install import install
@@ -23,7 +27,9 @@ from apiserver.serving.certificates import CertificateError, ServingContext, pai
 from apiserver.serving.filters import authenticating, authorizing, only_loopback
 from apiserver.serving.handlers import Handlers
 from apiserver.serving.health import Check, Health
+from apiserver.serving.limits import Inflight, ending_in_time, limiting
 from apiserver.serving.server import listening, make_app
+from apiserver.serving.shutdown import Shutdown
 from apiserver.serving.versions import ServerClock, VersionSource
 from apiserver.settings import Input, Settings
 
@@ -32,6 +38,10 @@ _CERTIFICATE_POLL_SECONDS: Final = 60
 _SYNC_GRACE_SECONDS: Final = 60
 """After this the pod reports ready although it is not synced: were every replica unready, the APIService would be
 unavailable, and with it the deletion of every namespace in the cluster."""
+
+
+Work = Callable[[], Coroutine[Any, Any, None]]
+"""What is done besides answering; begun when it is listened already, and ended last."""
 
 _log = logging.getLogger(__name__)
 
@@ -43,9 +53,8 @@ def serve(settings: Settings) -> None:
         InputError: the objects to serve cannot be had.
         OSError: the address or port cannot be had.
     """
-    run = {Input.SNAPSHOT: _serve_snapshot, Input.LOCAL: _serve_local, Input.CLUSTER: _serve_cluster}[settings.input]
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        runner.run(_until_signalled(run(settings)))
+        runner.run(_serve(settings))
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
@@ -57,32 +66,69 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return uvloop.new_event_loop
 
 
-async def _until_signalled(work: Coroutine[Any, Any, None]) -> None:
-    task = asyncio.create_task(work)
+async def _serve(settings: Settings) -> None:
+    shutdown = Shutdown()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, task.cancel)
+        loop.add_signal_handler(number, _on_signal, shutdown)
+    run = {Input.SNAPSHOT: _serve_snapshot, Input.LOCAL: _serve_local, Input.CLUSTER: _serve_cluster}[settings.input]
+    await run(settings, shutdown)
+    _log.info("stopped")
+
+
+def _on_signal(shutdown: Shutdown) -> None:
+    """Begin to end; who asks twice does not want to wait. Source: apiserver pkg/server/signal.go (1.37)."""
+    if shutdown.problem() is not None:
+        os._exit(1)
+    _log.info("told to end: not ready any more, still serving")
+    shutdown.begin()
+
+
+async def _serve_until(
+    shutdown: Shutdown, server: AbstractAsyncContextManager[str], work: Work, delay_seconds: float
+) -> None:
+    """Listen, then work until told to end; the work goes on until the last request is answered.
+
+    Raises:
+        InputError: the work cannot be done.
+    """
+    working: asyncio.Task[None] | None = None
     try:
-        await task
-    except asyncio.CancelledError:
-        _log.info("stopped")
+        async with server as url:
+            _log.info("serving at %s", url)  # for the person or the harness that waits for it
+            working = asyncio.create_task(work(), name="work")
+            told = asyncio.create_task(shutdown.wait(), name="shutdown")
+            await asyncio.wait((working, told), return_when=asyncio.FIRST_COMPLETED)
+            told.cancel()
+            if working.done():
+                return working.result()
+            await asyncio.sleep(delay_seconds)
+            _log.info("closing the listener, ending watches, answering what else is asked")
+            shutdown.draining = True
+    finally:
+        if working is not None:
+            working.cancel()
+            await asyncio.gather(working, return_exceptions=True)
 
 
 # From a file.
 
 
-async def _serve_snapshot(settings: Settings) -> None:
+async def _serve_snapshot(settings: Settings, shutdown: Shutdown) -> None:
     view = make_view(settings)
     load_snapshot(settings.snapshot).fill(view, kubevirt=settings.kubevirt)
     versions = VersionSource(ServerClock(wall=datetime.now(UTC).timestamp()))
-    health = Health()
+    health = Health(ready={"shutdown": shutdown.problem})
     handlers = Handlers(install(view, versions, lambda: None), health, __version__)
-    app = make_app(handlers, [only_loopback])
-    async with listening(app, address=settings.bind_address, port=settings.insecure_port) as url:
-        _announce(url)
+    app = make_app(handlers, [only_loopback, *_limits(settings)], shutdown)
+    server = listening(app, address=settings.bind_address, port=settings.insecure_port)
+
+    async def work() -> None:
         if settings.snapshot == STDIN:
             await asyncio.Event().wait()
         await _reload_on_change(settings, view, health)
+
+    await _serve_until(shutdown, server, work, settings.shutdown_delay)
 
 
 async def _reload_on_change(settings: Settings, view: View, health: Health) -> None:
@@ -119,19 +165,22 @@ def _stamp(file: Path) -> tuple[int, int, int] | None:
 # From a cluster.
 
 
-async def _serve_local(settings: Settings) -> None:
+async def _serve_local(settings: Settings, shutdown: Shutdown) -> None:
     clock = ServerClock()
     live = _make_live(view := make_view(settings), settings)
-    health = Health(ready=_live_checks(live))
+    health = Health(ready={"shutdown": shutdown.problem, **_live_checks(live)})
     handlers = Handlers(install(view, VersionSource(clock), live.untold), health, __version__)
-    app = make_app(handlers, [only_loopback])
-    async with listening(app, address=settings.bind_address, port=settings.insecure_port) as url:
-        _announce(url)
+    app = make_app(handlers, [only_loopback, *_limits(settings)], shutdown)
+    server = listening(app, address=settings.bind_address, port=settings.insecure_port)
+
+    async def work() -> None:
         async with await _connect(settings, clock) as client:
             await live.run(client)
 
+    await _serve_until(shutdown, server, work, settings.shutdown_delay)
 
-async def _serve_cluster(settings: Settings) -> None:
+
+async def _serve_cluster(settings: Settings, shutdown: Shutdown) -> None:
     clock = ServerClock()
     live = _make_live(view := make_view(settings), settings)
     context = _serving_context(settings)
@@ -140,19 +189,28 @@ async def _serve_cluster(settings: Settings) -> None:
     authorizer = Authorizer(reviews.access, always_allow_paths=settings.always_allow_paths)
     trust = Trust(authenticator, context)
     health = Health(
-        ready={"authentication-config": trust.problem, **_live_checks(live)},
-        hidden={"serving": _may_serve(trust, live)},
+        ready={"shutdown": shutdown.problem, "authentication-config": trust.problem, **_live_checks(live)},
+        hidden={"serving": _may_serve(shutdown, trust, live)},
     )
     handlers = Handlers(install(view, VersionSource(clock), live.untold), health, __version__)
-    app = make_app(handlers, [authenticating(authenticator, settings.always_allow_paths), authorizing(authorizer)])
-    address, port = settings.bind_address, settings.secure_port
-    async with listening(app, address=address, port=port, tls=context.ssl_context) as url:
-        _announce(url)
+    authenticate = authenticating(authenticator, settings.always_allow_paths)
+    in_time, limited = _limits(settings)
+    app = make_app(handlers, [in_time, authenticate, limited, authorizing(authorizer)], shutdown)
+    server = listening(app, address=settings.bind_address, port=settings.secure_port, tls=context.ssl_context)
+
+    async def work() -> None:
         async with await _connect(settings, clock) as client, asyncio.TaskGroup() as group:
             reviews.client = client
             group.create_task(trust.follow(client), name="reflector authentication")
             group.create_task(_reload_certificate(context), name="certificate reload")
             group.create_task(live.run(client), name="live")
+
+    await _serve_until(shutdown, server, work, settings.shutdown_delay)
+
+
+def _limits(settings: Settings) -> tuple[Middleware, Middleware]:
+    """The filters for time and for number; who is asking is found out between them."""
+    return ending_in_time, limiting(Inflight(settings.max_requests_inflight))
 
 
 def _make_live(view: View, settings: Settings) -> Live:
@@ -164,15 +222,16 @@ def _live_checks(live: Live) -> dict[str, Check]:
     return {"informer-sync": live.unsynced, "staleness": live.stale, "kubevirt": live.kubevirt_problem}
 
 
-def _may_serve(trust: Trust, live: Live) -> Check:
-    """The check behind a pod's readiness: callers can be told apart, and the first sync is done or was tried long."""
+def _may_serve(shutdown: Shutdown, trust: Trust, live: Live) -> Check:
+    """The check behind a pod's readiness.
+
+    The server is not about to end, callers can be told apart, and the first sync is done or was tried long.
+    """
     started = time.monotonic()
 
     def check() -> str | None:
-        unsynced = live.unsynced()
-        if unsynced is not None and time.monotonic() - started < _SYNC_GRACE_SECONDS:
-            return trust.problem() or unsynced
-        return trust.problem()
+        in_grace = time.monotonic() - started < _SYNC_GRACE_SECONDS
+        return shutdown.problem() or trust.problem() or (live.unsynced() if in_grace else None)
 
     return check
 
@@ -210,8 +269,3 @@ async def _connect(settings: Settings, clock: ServerClock) -> ClusterClient:
         )
     except ConfigurationError as error:
         raise InputError(str(error)) from error
-
-
-def _announce(url: str) -> None:
-    """Say where it is served, for the person or the harness that waits for it."""
-    _log.info("serving at %s", url)

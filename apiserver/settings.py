@@ -2,7 +2,6 @@
 
 import argparse
 import ipaddress
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -11,6 +10,7 @@ from typing import Final, TypeVar
 
 from apiserver.gpu.ownership import ResourceNames
 from apiserver.gpu.resources import is_qualified_name
+from apiserver.serving.durations import parse_duration
 
 _MAX_PORT: Final = 65535
 _MIN_STALENESS: Final = 120.0
@@ -60,6 +60,8 @@ class Settings:
         node_selector: labels a node must carry to be counted.
         resource_names: how many classes may sell one resource name.
         max_staleness: age in seconds beyond which what is known of the cluster is not told any more.
+        shutdown_delay: seconds for which everything is still answered after the end was asked for.
+        max_requests_inflight: requests answered at once, watches apart; 0 for no limit.
         kubevirt: VMs are what is sold: KubeVirt's table of permitted devices is checked, and only nodes that take VMs
             are counted.
         verbosity: 0 quiet, 1 notable events, 2 everything.
@@ -79,6 +81,8 @@ class Settings:
     node_selector: Mapping[str, str] = field(default_factory=dict)
     resource_names: ResourceNames = ResourceNames.EXCLUSIVE
     max_staleness: float = 180
+    shutdown_delay: float = 0
+    max_requests_inflight: int = 400
     kubevirt: bool = False
     verbosity: int = 1
     name: str = ""
@@ -105,6 +109,12 @@ def make_parser() -> argparse.ArgumentParser:
     serve.add_argument("--secure-port", metavar="PORT", help="TLS port on a cluster (6443)")
     serve.add_argument("--insecure-port", metavar="PORT", help="plain HTTP port with --snapshot or --local (8080)")
     serve.add_argument("--max-staleness", metavar="DURATION", help="answer 503 rather than older figures (3m)")
+    serve.add_argument(
+        "--shutdown-delay-duration", metavar="DURATION", help="go on serving, unready, after SIGTERM (0s)"
+    )
+    serve.add_argument(
+        "--max-requests-inflight", metavar="NUMBER", help="requests answered at once, watches apart; 0: any (400)"
+    )
     serve.add_argument("--tls-cert-file", metavar="FILE", help="serving certificate (a self-signed one is made)")
     serve.add_argument("--tls-private-key-file", metavar="FILE", help="key of --tls-cert-file")
     serve.add_argument(
@@ -164,7 +174,9 @@ class _Reader:
             always_allow_paths=self._value("authorization_always_allow_paths", _paths, defaults.always_allow_paths),
             node_selector=self._value("node_selector", _selector, defaults.node_selector),
             resource_names=self._value("resource_names", ResourceNames, defaults.resource_names, "exclusive or shared"),
-            max_staleness=self._value("max_staleness", _duration, defaults.max_staleness),
+            max_staleness=self._value("max_staleness", _staleness, defaults.max_staleness),
+            shutdown_delay=self._value("shutdown_delay_duration", _delay, defaults.shutdown_delay),
+            max_requests_inflight=self._value("max_requests_inflight", _count, defaults.max_requests_inflight),
             kubevirt=bool(self._texts.get("kubevirt")),
             verbosity=self._value("verbosity", _verbosity, 0 if get else defaults.verbosity),
             name=self._text("name"),
@@ -260,14 +272,30 @@ def _selector(text: str) -> dict[str, str]:
     return pairs
 
 
+def _count(text: str) -> int:
+    if not text.isascii() or not text.isdigit():
+        raise ValueError("a number, or 0 for no limit")
+    return int(text)
+
+
 def _duration(text: str) -> float:
-    """Seconds of a duration as Go writes it."""
-    if not re.fullmatch(r"(\d+(\.\d+)?(h|ms|m|s))+", text, re.ASCII):
-        raise ValueError("a duration such as 90s, 3m or 1h30m")
-    units = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
-    seconds = sum(float(number) * units[unit] for number, unit in re.findall(r"([\d.]+)(h|ms|m|s)", text))
+    try:
+        return parse_duration(text)
+    except ValueError:
+        raise ValueError("a duration such as 90s, 3m or 1h30m") from None
+
+
+def _staleness(text: str) -> float:
+    seconds = _duration(text)
     if seconds < _MIN_STALENESS:
         raise ValueError(f"at least {_MIN_STALENESS:g} s, for a quiet cluster says only once a minute how new it is")
+    return seconds
+
+
+def _delay(text: str) -> float:
+    seconds = _duration(text)
+    if seconds < 0:
+        raise ValueError("a duration of 0s or more")
     return seconds
 
 

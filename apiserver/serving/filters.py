@@ -21,6 +21,7 @@ from apiserver.serving.certificates import peer_chain, was_asked_for_certificate
 from apiserver.serving.request_info import RequestInfo, read_request
 from apiserver.serving.responses import respond_status, respond_text
 from apiserver.serving.selectors import Requirement, parse_field_selector, parse_label_selector, pinned_name
+from apiserver.serving.shutdown import Shutdown, refuse_late
 from apiserver.serving.status import Forbidden, ServiceUnavailable, StatusError, Unauthorized
 from apiserver.serving.users import User
 
@@ -31,27 +32,38 @@ USER: Final = web.RequestKey("user", User)
 AUDIT_ID: Final = web.RequestKey("audit_id", str)
 
 _AUDIT_ID: Final = "Audit-Id"
+_MAX_AUDIT_ID: Final = 256
 _SELECTIVE_VERBS: Final = ("list", "watch", "deletecollection")
 _PANIC: Final = "This request caused apiserver to panic. Look in the logs for details.\n"
 _log = logging.getLogger(__name__)
 
 
-@web.middleware
-async def answering(request: web.Request, handler: Handler) -> web.StreamResponse:
+def answering(shutdown: Shutdown) -> Middleware:
     """Make sure that every request gets an answer: a StatusError its Status, a bug a 500, logged with the audit id."""
-    request[AUDIT_ID] = request.headers.get(_AUDIT_ID) or str(uuid.uuid4())
-    request[INFO] = read_request(request.method, request.path, request.query)
-    try:
-        response = await handler(request)
-    except StatusError as error:
-        response = respond_status(request, error)
-    except Exception:  # noqa: BLE001 # the one place where a bug becomes an answer; it is logged in full
-        _log.exception("%s %s failed, Audit-Id %s", request.method, request.path, request[AUDIT_ID])
-        response = respond_text(_PANIC, 500)
-    connection = _tls(request)
-    if connection and not was_asked_for_certificate(connection):
-        response.force_close()
-    return response
+
+    @web.middleware
+    async def answer(request: web.Request, handler: Handler) -> web.StreamResponse:
+        request[AUDIT_ID] = _audit_id(request.headers.get(_AUDIT_ID, ""))
+        request[INFO] = read_request(request.method, request.path, request.query)
+        try:
+            response = refuse_late(request) if shutdown.draining else await handler(request)
+        except StatusError as error:
+            response = respond_status(request, error)
+        except Exception:  # noqa: BLE001 # the one place where a bug becomes an answer; it is logged in full
+            _log.exception("%s %s failed, Audit-Id %s", request.method, request.path, request[AUDIT_ID])
+            response = respond_text(_PANIC, 500)
+        connection = _tls(request)
+        if shutdown.draining or (connection and not was_asked_for_certificate(connection)):
+            response.force_close()
+        return response
+
+    return answer
+
+
+def _audit_id(given: str) -> str:
+    """The id that a client gave its request, if that can stand in a header and a log; else a new one."""
+    usable = 0 < len(given) <= _MAX_AUDIT_ID and given.isascii() and given.isprintable()
+    return given if usable else str(uuid.uuid4())
 
 
 async def set_headers(request: web.Request, response: web.StreamResponse) -> None:

@@ -6,10 +6,12 @@ Source: apiserver pkg/server/healthz (healthz.go) of Kubernetes 1.37.
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 Check = Callable[[], str | None]
 """Says what is wrong, or None."""
 
+_ENDPOINTS: Final = ("healthz", "livez", "readyz")
 _log = logging.getLogger(__name__)
 
 
@@ -23,6 +25,11 @@ class HealthAnswer:
 
 def _alive() -> str | None:
     return None
+
+
+def is_health_path(path: str) -> bool:
+    """Whether a path is a health endpoint, or one of its checks."""
+    return path.strip("/").partition("/")[0] in _ENDPOINTS
 
 
 @dataclass(slots=True)
@@ -48,7 +55,7 @@ class Health:
             excluded: values of `exclude`.
         """
         endpoint, _, name = path.strip("/").partition("/")
-        if endpoint not in ("healthz", "livez", "readyz"):
+        if endpoint not in _ENDPOINTS:
             return None
         checks = self.live | self.ready if endpoint == "readyz" else self.live
         if name:

@@ -1,5 +1,6 @@
-"""The listener: HTTP/1.1 with the limits an API server needs, over TLS on a cluster and plain on loopback."""
+"""The listener, over TLS on a cluster and plain on loopback, and the application behind it."""
 
+import asyncio
 import ssl
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -8,25 +9,26 @@ from typing import Final
 from aiohttp import web
 from aiohttp.typedefs import Middleware
 
+from apiserver.serving.connections import HEAD_SECONDS, Connection
 from apiserver.serving.filters import INFO, answering, set_headers
 from apiserver.serving.handlers import Handlers
+from apiserver.serving.shutdown import DRAIN_SECONDS, Shutdown
 
-KEEPALIVE_SECONDS: Final = 300
-"""Longer than the 90 s for which Go clients, kube-aggregator among them, keep an idle connection to use again."""
-_MAX_HEADERS: Final = 4096
-"""kube-aggregator sends one header line for each group of a user."""
-_MAX_LINE: Final = 64 * 1024
-_SHUTDOWN_SECONDS: Final = 10
+_BACKLOG: Final = 1024
+"""Connections that may wait to be taken: all who watched come again at once when a server ends."""
 
 
-def make_app(handlers: Handlers, middlewares: Sequence[Middleware]) -> web.Application:
+def make_app(
+    handlers: Handlers, middlewares: Sequence[Middleware], shutdown: Shutdown | None = None
+) -> web.Application:
     """The application: every path and method goes through the same filters to the same handlers.
 
     Args:
         handlers: answer what passed.
         middlewares: who may pass, outermost first.
+        shutdown: says when only what was let in is still answered.
     """
-    app = web.Application(middlewares=[answering, *middlewares])
+    app = web.Application(middlewares=[answering(shutdown or Shutdown()), *middlewares])
 
     async def answer(request: web.Request) -> web.StreamResponse:
         return await handlers.answer(request, request[INFO])
@@ -45,7 +47,9 @@ def make_app(handlers: Handlers, middlewares: Sequence[Middleware]) -> web.Appli
 async def listening(
     app: web.Application, *, address: str, port: int, tls: ssl.SSLContext | None = None
 ) -> AsyncIterator[str]:
-    """Serve while the context is open; leaving it ends open requests within a few seconds.
+    """Serve while the context is open.
+
+    Leaving it closes the listener and idle connections, ends watches, and waits until what else is asked is answered.
 
     Yields:
         The URL it is served at; a port of 0 is replaced by the one taken.
@@ -53,21 +57,30 @@ async def listening(
     Raises:
         OSError: the address or port cannot be had.
     """
+    loop = asyncio.get_running_loop()
     runner = web.AppRunner(
         app,
-        access_log=None,
-        keepalive_timeout=KEEPALIVE_SECONDS,
-        max_headers=_MAX_HEADERS,
-        max_line_size=_MAX_LINE,
-        max_field_size=_MAX_LINE,
-        shutdown_timeout=_SHUTDOWN_SECONDS,
+        shutdown_timeout=DRAIN_SECONDS,
         handler_cancellation=True,  # a watch ends when its client leaves, not when it next has something to say
     )
     await runner.setup()
+    server = runner.server
+    if server is None:
+        raise RuntimeError("a runner that is set up has a server")
+    listener: asyncio.Server | None = None
     try:
-        await web.TCPSite(runner, address, port, ssl_context=tls).start()
-        bound: int = runner.addresses[0][1]
+        listener = await loop.create_server(
+            lambda: Connection(server, loop=loop, head_seconds=HEAD_SECONDS),
+            address,
+            port,
+            ssl=tls,
+            ssl_handshake_timeout=HEAD_SECONDS if tls else None,
+            backlog=_BACKLOG,
+        )
+        bound: int = listener.sockets[0].getsockname()[1]
         host = f"[{address}]" if ":" in address else address
         yield f"{'https' if tls else 'http'}://{host}:{bound}"
     finally:
+        if listener is not None:
+            listener.close()
         await runner.cleanup()

@@ -22,7 +22,8 @@ def test_every_flag(tmp_path: Path) -> None:
     arguments = ["serve", "--kubeconfig", str(file), "--bind-address", "::1", "--secure-port", "0", "-v", "2"]
     arguments += ["--tls-cert-file", str(file), "--tls-private-key-file", str(file), "--resource-names", "shared"]
     arguments += ["--authorization-always-allow-paths", "/livez,/x", "--node-selector", "a.b/c=d,e==", "--kubevirt"]
-    arguments += ["--max-staleness", "2m1.5s"]
+    arguments += ["--max-staleness", "2m1.5s", "--shutdown-delay-duration", "15s"]
+    arguments += ["--max-requests-inflight", "7"]
     _, settings = read_settings(arguments)
     assert settings == Settings(
         kubeconfig=file,
@@ -35,6 +36,8 @@ def test_every_flag(tmp_path: Path) -> None:
         resource_names=ResourceNames.SHARED,
         kubevirt=True,
         max_staleness=121.5,
+        shutdown_delay=15,
+        max_requests_inflight=7,
         verbosity=2,
     )
 
@@ -73,6 +76,9 @@ def test_get() -> None:
         pytest.param(["--max-staleness", "3"], ["--max-staleness"], id="a duration without a unit"),
         pytest.param(["--max-staleness", "10s"], ["--max-staleness"], id="too short for a quiet cluster"),
         pytest.param(["--snapshot", "-", "--max-staleness", "3m"], ["--max-staleness"], id="the age of a file"),
+        pytest.param(["--shutdown-delay-duration=-1s"], ["--shutdown-delay-duration"], id="a negative delay"),
+        pytest.param(["--shutdown-delay-duration", "15"], ["--shutdown-delay-duration"], id="a delay without a unit"),
+        pytest.param(["--max-requests-inflight=-1"], ["--max-requests-inflight"], id="a negative number"),
         pytest.param(["--colour", "x"], ["--colour", "x"], id="no such flag"),
         pytest.param(["--secure", "1"], ["--secure", "1"], id="flags are not abbreviated"),
         pytest.param(

@@ -1,0 +1,71 @@
+"""One connection: HTTP/1.1 with the limits an API server needs.
+
+Source: net/http Server.ReadHeaderTimeout as set in apiserver pkg/server/secure_serving.go of Kubernetes 1.37.
+"""
+
+import asyncio
+from typing import Any, Final
+
+from aiohttp import web
+
+KEEPALIVE_SECONDS: Final = 300
+"""Longer than the 90 s for which Go clients, kube-aggregator among them, keep an idle connection to use again."""
+HEAD_SECONDS: Final = 32.0
+"""For how long the head of a request may come in, once it has begun."""
+_MAX_HEADERS: Final = 4096
+"""kube-aggregator sends one header line for each group of a user."""
+_MAX_LINE: Final = 64 * 1024
+
+
+class Connection(web.RequestHandler):
+    """A connection that is closed when a request is begun and not asked to its end.
+
+    The framework has a time for connections that are idle, and none for those that say a byte a minute.
+
+    Args:
+        server: the server's.
+        loop: the event loop.
+        head_seconds: for the head of a request, and for the first one to begin.
+    """
+
+    __slots__ = ("_head_seconds", "_head_timer")
+
+    def __init__(self, server: web.Server, *, loop: asyncio.AbstractEventLoop, head_seconds: float) -> None:
+        limits: dict[str, Any] = {
+            "keepalive_timeout": KEEPALIVE_SECONDS,
+            "max_headers": _MAX_HEADERS,
+            "max_line_size": _MAX_LINE,
+            "max_field_size": _MAX_LINE,
+            "access_log": None,
+            "auto_decompress": False,  # no body is ever read, only skipped
+        }
+        super().__init__(server, loop=loop, **limits)
+        self._head_seconds = head_seconds
+        self._head_timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Wait for the first request, not for long."""
+        super().connection_made(transport)
+        self._expect_head()
+
+    def data_received(self, data: bytes) -> None:
+        """Take what came: a whole head, a part of one, or what belongs to a request that is being answered."""
+        known, idle = self._request_count, self._waiter is not None
+        super().data_received(data)
+        if self._request_count != known:
+            self._forget_head()
+        elif idle and self._head_timer is None:
+            self._expect_head()
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """Stop waiting."""
+        self._forget_head()
+        super().connection_lost(exc)
+
+    def _expect_head(self) -> None:
+        self._head_timer = self._loop.call_later(self._head_seconds, self.force_close)
+
+    def _forget_head(self) -> None:
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None

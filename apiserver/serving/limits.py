@@ -1,0 +1,157 @@
+"""What one request may take: time, and its share of all that are answered at once.
+
+Source: apiserver pkg/endpoints/filters/request_deadline.go, pkg/server/filters/timeout.go and maxinflight.go of
+Kubernetes 1.37.
+"""
+
+import asyncio
+from typing import Final
+
+import orjson
+from aiohttp import web
+from aiohttp.typedefs import Handler, Middleware
+
+from apiserver.serving.durations import DurationError, parse_duration
+from apiserver.serving.filters import INFO, USER
+from apiserver.serving.health import is_health_path
+from apiserver.serving.request_info import RequestInfo
+from apiserver.serving.responses import respond_text
+from apiserver.serving.status import BadRequest
+from apiserver.serving.users import PRIVILEGED_GROUP, User
+
+REQUEST_SECONDS: Final = 60.0
+_BUFFERED_BYTES: Final = 64 * 1024
+"""What a connection takes without waiting for its client."""
+_RETRY_AFTER_SECONDS: Final = 1
+_TIMED_OUT: Final = {
+    "metadata": {},
+    "status": "Failure",
+    "message": "Timeout: request did not complete within the allotted timeout",
+    "reason": "Timeout",
+    "details": {},
+    "code": 504,
+}
+"""Without kind and apiVersion, as upstream sends it: it is written past the encoder."""
+_READ_ONLY_VERBS: Final = ("get", "list", "watch")
+
+
+def is_long_running(info: RequestInfo) -> bool:
+    """Whether a request lasts as long as its client likes."""
+    return info.is_resource_request and info.verb == "watch"
+
+
+# Time.
+
+
+@web.middleware
+async def ending_in_time(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Give a request 60 s, or the `timeout` it asks for if that is shorter. Watches have a time of their own.
+
+    Raises:
+        BadRequest: the timeout cannot be read.
+    """
+    if is_long_running(request[INFO]):
+        return await handler(request)
+    response: web.StreamResponse | None = None
+    limit = asyncio.timeout(_seconds_for(request))
+    try:
+        async with limit:
+            response = await handler(request)
+            if isinstance(response, web.Response) and (response.content_length or 0) > _BUFFERED_BYTES:
+                await _write(request, response)
+    except TimeoutError:
+        if not limit.expired():
+            raise
+        if response is None or not response.prepared:
+            return _timed_out()
+        if request.transport is not None:
+            request.transport.abort()  # the client sees a broken answer, not a short one
+    return response
+
+
+async def _write(request: web.Request, response: web.Response) -> None:
+    """Write an answer now, while time is measured; the framework would do so later, for ever."""
+    await response.prepare(request)
+    await response.write_eof()
+
+
+def _seconds_for(request: web.Request) -> float:
+    text = request.query.get("timeout", "") if request.query_string else ""
+    if not text:
+        return REQUEST_SECONDS
+    try:
+        seconds = parse_duration(text)
+    except DurationError as error:
+        raise BadRequest(f"invalid timeout specified in the request URL - {error}") from error
+    return seconds if 0 < seconds < REQUEST_SECONDS else REQUEST_SECONDS
+
+
+def _timed_out() -> web.Response:
+    headers = {"Content-Type": "text/plain; charset=utf-8"}  # what Go guesses from the body, for want of a header
+    return web.Response(status=504, body=orjson.dumps(_TIMED_OUT) + b"\n", headers=headers)
+
+
+# Number.
+
+
+class Inflight:
+    """How many requests are being answered, of those that read and those that would write.
+
+    Args:
+        limit: of those that read; 0 for no limit.
+        writing_limit: of the others. They are refused in the end, but asking whether they may be takes time.
+
+    Attributes:
+        reading: how many now.
+        writing: how many now.
+    """
+
+    def __init__(self, limit: int = 400, writing_limit: int = 200) -> None:
+        self._limit = limit
+        self._writing_limit = writing_limit
+        self.reading = 0
+        self.writing = 0
+
+    def has_room(self, *, reads: bool) -> bool:
+        """Whether one more may come in."""
+        used, limit = (self.reading, self._limit) if reads else (self.writing, self._writing_limit)
+        return limit == 0 or used < limit
+
+    def count(self, change: int, *, reads: bool) -> None:
+        """One came in, or left."""
+        if reads:
+            self.reading += change
+        else:
+            self.writing += change
+
+
+def limiting(inflight: Inflight) -> Middleware:
+    """Refuse with 429 what is too much. Watches and `system:masters` are not counted.
+
+    Health is not either, unlike upstream: a server that is only busy must not be killed for it.
+    """
+
+    @web.middleware
+    async def limit(request: web.Request, handler: Handler) -> web.StreamResponse:
+        info = request[INFO]
+        if is_long_running(info) or is_health_path(info.path):
+            return await handler(request)
+        reads = info.verb in _READ_ONLY_VERBS
+        if not inflight.has_room(reads=reads):
+            user: User | None = request.get(USER)
+            if user is None or PRIVILEGED_GROUP not in user.groups:
+                return _too_many()
+            return await handler(request)
+        inflight.count(1, reads=reads)
+        try:
+            return await handler(request)
+        finally:
+            inflight.count(-1, reads=reads)
+
+    return limit
+
+
+def _too_many() -> web.Response:
+    response = respond_text("Too many requests, please try again later.\n", 429)
+    response.headers["Retry-After"] = str(_RETRY_AFTER_SECONDS)
+    return response
