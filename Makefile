@@ -3,11 +3,12 @@ PYTHON ?= python3
 PORT ?= 8080
 N ?= 1000
 SEED ?= 1
+KILLS ?= 50
 BIN := .venv/bin
 LOCK := requirements.lock
 UV_FLAGS := --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header pyproject.toml
 
-.PHONY: help setup serve test check lint types unit cluster oracle conformance openapi lock clean
+.PHONY: help setup serve test check lint types unit cluster oracle conformance faults openapi lock clean
 
 help: ## Say what can be made.
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
@@ -49,6 +50,9 @@ oracle: setup ## Let the real kube-scheduler judge N random clusters (N=1000, SE
 
 conformance: setup ## Run every real client against two replicas: kubectl, client-go, Terraform, Headlamp's requests, …
 	$(BIN)/python -m tests.conformance
+
+faults: setup ## Kill, freeze, cut and flood while readers go on (KILLS=50, SEED=1): no figure wrong, none stale.
+	$(BIN)/python -m tests.faults --kills $(KILLS) --seed $(SEED)
 
 openapi: setup ## Write the OpenAPI documents anew from apiserver/catalog/schema.py.
 	$(BIN)/python -m openapi.generate

@@ -117,7 +117,7 @@ async def _watch_often(target: Target, count: int) -> list[Connection]:
 
 
 async def _open_often(target: Target, count: int) -> list[Connection]:
-    context, port = target.context(), int(target.url.rpartition(":")[2])
+    context, port = target.context, int(target.url.rpartition(":")[2])
     connections: list[Connection] = []
     while len(connections) < count:
         opening = (_open(port, context) for _ in range(min(AT_ONCE, count - len(connections))))
@@ -150,7 +150,7 @@ async def _trickle(connections: Sequence[Connection]) -> None:
 async def _send(target: Target, request: bytes) -> int:
     """The code of the answer, 0 when there is none."""
     port = int(target.url.rpartition(":")[2])
-    reader, writer = await _open(port, target.context())
+    reader, writer = await _open(port, target.context)
     sending = asyncio.create_task(_write(writer, request))
     try:
         status = await asyncio.wait_for(reader.readline(), 30)

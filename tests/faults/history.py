@@ -148,6 +148,9 @@ class History:
 
     def _walk(self, ended: float) -> None:
         state: dict[str, dict[str, Json]] = {kind: {} for kind in KINDS}
+        first = self.versions[0].came[1] if self.versions else ended
+        for spans in self._whole.values():
+            spans[None] = [(0.0, first)]
         for index, step in enumerate(self.versions):
             _apply(state[step.kind], step)
             until = self.versions[index + 1].came[1] if index + 1 < len(self.versions) else ended

@@ -59,7 +59,8 @@ class Judge:
         """The worst of what an answer says of each class."""
         names = set(told.figures) | (set(self._history.resources) if told.is_list else set())
         window = (told.asked - self._max_staleness, told.answered)
-        return max((self._of(name, told.figures.get(name), window) for name in names), key=lambda each: each.value)
+        verdicts = [self._of(name, told.figures.get(name), window) for name in names]
+        return max(verdicts, key=lambda each: each.value, default=Verdict.TRUE)
 
     def _of(self, name: str, figures: Figures | None, window: Span) -> Verdict:
         spans = self._history.spans(name, figures)

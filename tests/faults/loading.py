@@ -36,20 +36,19 @@ class Target:
     Attributes:
         name: of the server and the way to it.
         url: where.
-        authority: who signed its certificate, as a PEM file.
-        certificate: of the caller.
+        context: TLS as the caller.
     """
 
     name: str
     url: str
-    authority: Path
-    certificate: KeyPair
+    context: ssl.SSLContext
 
-    def context(self) -> ssl.SSLContext:
-        """TLS as this caller."""
-        context = ssl.create_default_context(cafile=self.authority)
-        context.load_cert_chain(self.certificate.certificate, self.certificate.key)
-        return context
+
+def client_context(authority: Path, certificate: KeyPair) -> ssl.SSLContext:
+    """TLS as the holder of a certificate; its files are read at once, for whoever asks next has them written anew."""
+    context = ssl.create_default_context(cafile=authority)
+    context.load_cert_chain(certificate.certificate, certificate.key)
+    return context
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,6 +198,6 @@ class _BeginAnewError(Exception):
 
 
 def _session(target: Target) -> aiohttp.ClientSession:
-    connector = aiohttp.TCPConnector(ssl=target.context(), limit=4)
+    connector = aiohttp.TCPConnector(ssl=target.context, limit=4)
     timeout = aiohttp.ClientTimeout(total=TIMEOUT_SECONDS)
     return aiohttp.ClientSession(target.url, connector=connector, timeout=timeout)

@@ -1,7 +1,6 @@
 """The stage of every fault: a cluster, three servers of ours, the writer, the load, and the judge's informer."""
 
 import contextlib
-import dataclasses
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -16,7 +15,7 @@ from tests.faults.figures import Figures, requests, resource_of, told, true_figu
 from tests.faults.following import Follower, following
 from tests.faults.history import History, merge
 from tests.faults.judging import Judge
-from tests.faults.loading import CLASSES, Load, Target
+from tests.faults.loading import CLASSES, Load, Target, client_context
 from tests.faults.proxy import Mode, Proxy
 from tests.faults.writing import NOT_ANSWERED, PATHS, Writer
 
@@ -69,7 +68,7 @@ class Stage:
     ) -> Target:
         """A server as the load asks it, straight."""
         certificate = self.control_plane.authority.client(user, groups)
-        return Target(name, f"https://127.0.0.1:{server.port}", server.authority, certificate)
+        return Target(name, f"https://127.0.0.1:{server.port}", client_context(server.authority, certificate))
 
     def recover(self, back: float) -> float:
         """Wait until both servers tell exactly what the cluster holds, changes since `back` included.
@@ -180,10 +179,9 @@ def set_up(control_plane: ControlPlane, follower: Path, *, seed: int, watchers: 
         load.add(stage.target(KILLED, killed), readers=2, watchers=watchers)
         load.add(stage.target(SURVIVOR, survivor), readers=2, watchers=watchers)
         load.add(stage.target(f"{SURVIVOR}, as a reader", survivor, READER, ()), readers=1, watchers=0)
-        behind = dataclasses.replace(
-            stage.target(BEHIND, killed), url=control_plane.url, authority=control_plane.authority.certificate
-        )
-        load.add(behind, readers=1, watchers=2)
+        authority = control_plane.authority
+        context = client_context(authority.certificate, authority.client(ADMIN, ADMIN_GROUPS))
+        load.add(Target(BEHIND, control_plane.url, context), readers=1, watchers=2)
         stage.recover(time.time())
         yield stage
 
