@@ -23,6 +23,7 @@ TOLD_SECONDS: Final = 45
 """How long after the age limit the last figures may still be judged, not told: until then 503 must have come."""
 
 SHORT_CUT_SECONDS: Final = 8
+BEYOND_SECONDS: Final = 10
 
 
 def freeze_kube_apiserver(stage: Stage, noted: Noted) -> None:
@@ -50,6 +51,8 @@ def freeze_watches(stage: Stage, noted: Noted) -> None:
     try:
         _require_silence(stage, noted, began)
         require(stage.proxy.held > held, "no watch was held back")
+        # The servers count from before it froze; only from now on would an answer without 503 be too old.
+        time.sleep(max(0.0, began + MAX_STALENESS + BEYOND_SECONDS - time.time()))
     finally:
         stage.set_network(Mode.OPEN)
         back = time.time()

@@ -49,21 +49,24 @@ class Judge:
     Args:
         history: the truth.
         max_staleness: in seconds, how old an answer may be.
+
+    Attributes:
+        history: the truth.
     """
 
     def __init__(self, history: History, max_staleness: float) -> None:
-        self._history = history
+        self.history = history
         self._max_staleness = max_staleness
 
     def verdict(self, told: Told) -> Verdict:
         """The worst of what an answer says of each class."""
-        names = set(told.figures) | (set(self._history.resources) if told.is_list else set())
+        names = set(told.figures) | (set(self.history.resources) if told.is_list else set())
         window = (told.asked - self._max_staleness, told.answered)
         verdicts = [self._of(name, told.figures.get(name), window) for name in names]
         return max(verdicts, key=lambda each: each.value, default=Verdict.TRUE)
 
     def _of(self, name: str, figures: Figures | None, window: Span) -> Verdict:
-        spans = self._history.spans(name, figures)
+        spans = self.history.spans(name, figures)
         if any(_overlap(span, window) for span in spans):
             return Verdict.TRUE
         if figures is not None and self._is_mixed(name, figures, window):
@@ -75,18 +78,18 @@ class Judge:
 
     def _is_mixed(self, name: str, figures: Figures, window: Span) -> bool:
         """Whether Nodes of one time and Pods of another, both within the window, have these figures."""
-        resource = self._history.resources.get(name)
-        classes = self._history.tracks["gpuclasses"].states
+        resource = self.history.resources.get(name)
+        classes = self.history.tracks["gpuclasses"].states
         if resource is None or not any(name in state and _overlap(span, window) for state, span in classes):
             return False
-        pods = [index for index, (_, span) in enumerate(self._history.tracks["pods"].states) if _overlap(span, window)]
-        for nodes, span in self._history.tracks["nodes"].states:
+        pods = [index for index, (_, span) in enumerate(self.history.tracks["pods"].states) if _overlap(span, window)]
+        for nodes, span in self.history.tracks["nodes"].states:
             if not _overlap(span, window):
                 continue
             idle = true_figures(resource, nodes, {})
             if (idle.capacity, idle.allocatable) != (figures.capacity, figures.allocatable):
                 continue
-            if any(true_figures(resource, nodes, self._history.held(resource, index)) == figures for index in pods):
+            if any(true_figures(resource, nodes, self.history.held(resource, index)) == figures for index in pods):
                 return True
         return False
 

@@ -109,12 +109,17 @@ def judge_rows(rows: Sequence[Row], stage: Stage, judge: Judge) -> list[str]:
         row.stale += verdict is Verdict.STALE
         row.wrong += verdict is Verdict.WRONG
         if verdict in (Verdict.WRONG, Verdict.STALE):
-            examples.append(f"{row.fault.name}: {verdict.name} {told}")
+            around = [
+                f"{each.version:g} {each.kind}/{each.name}{' gone' if each.object is None else ''}"
+                for each in judge.history.versions
+                if each.came[0] - 1 <= told.answered and told.asked <= each.came[1] + 1
+            ]
+            examples.append(f"{row.fault.name}: {verdict.name} {told}; about then came {', '.join(around)}")
     for refused in list(stage.load.refused):
         for row in rows:
             if row.began <= refused.answered <= row.ended:
                 row.lost[f"{refused.server}: {refused.what}"] += 1
-    return examples[:20]
+    return examples[:8]
 
 
 def table(rows: Sequence[Row]) -> str:
@@ -135,8 +140,8 @@ def table(rows: Sequence[Row]) -> str:
 
 def last_line(rows: Sequence[Row]) -> str:
     """How many faults, and what they brought about."""
-    faults, wrong, stale = (sum(row.noted.times for row in rows), sum(row.wrong for row in rows), 0)
-    stale = sum(row.stale for row in rows)
+    faults = sum(row.noted.times for row in rows)
+    wrong, stale = sum(row.wrong for row in rows), sum(row.stale for row in rows)
     return f"{faults} faults, {wrong} wrong figures, {stale} stale"
 
 
