@@ -92,7 +92,9 @@ class Pace:
         watch: a stream is asked to last between this and twice this.
         short_watch: a stream that ends sooner and brought nothing counts as failed.
         first_pause: after the first failure; doubled with each further one.
-        longest_pause: what doubling ends at.
+        longest_pause: what doubling ends at, when the server answers and refuses.
+        longest_absence_pause: what it ends at while nobody answers, so that the return is soon seen; an attempt on a
+            server that is away costs it nothing.
         healthy: without a failure before the pauses start anew.
         probe: between two questions how new the cluster is.
         stale: age at which a stream is opened anew.
@@ -103,6 +105,7 @@ class Pace:
     short_watch: float = 1
     first_pause: float = 0.8
     longest_pause: float = 30
+    longest_absence_pause: float = 2
     healthy: float = 120
     probe: float = PROBE_SECONDS
     stale: float = 180
@@ -123,17 +126,21 @@ class Backoff:
         self._pace = pace
         self._rng = rng
         self._pause = pace.first_pause
+        self._was_absent = False
 
-    def next(self, *, ran_for: float, at_least: float = 0) -> float:
+    def next(self, *, ran_for: float, at_least: float = 0, absent: bool = False) -> float:
         """Seconds to wait after a failure.
 
         Args:
             ran_for: seconds since the last pause ended.
             at_least: what the server asked for.
+            absent: nobody answered. A server that is back begins with refusals, which are no sequel to its absence.
         """
-        if ran_for >= self._pace.healthy:
+        if ran_for >= self._pace.healthy or absent != self._was_absent:
             self._pause = self._pace.first_pause
-        pause, self._pause = self._pause, min(2 * self._pause, self._pace.longest_pause)
+        self._was_absent = absent
+        longest = self._pace.longest_absence_pause if absent else self._pace.longest_pause
+        pause, self._pause = min(self._pause, longest), min(2 * self._pause, longest)
         return max(pause * (1 + self._rng.random()) / 2, at_least)
 
 
@@ -397,7 +404,9 @@ class Reflector(Generic[T]):
                 logger.info("%s: nothing came for %g s, opening a new watch", self.collection.name, self._pace.silence)
             except ClusterError as error:
                 self._note_failure(error)
-                pause = self._backoff.next(ran_for=_now() - self._resumed, at_least=error.retry_after or 0)
+                pause = self._backoff.next(
+                    ran_for=_now() - self._resumed, at_least=error.retry_after or 0, absent=is_absence(error)
+                )
                 await asyncio.sleep(pause)
                 self._resumed = _now()
 
@@ -536,6 +545,11 @@ class Reflector(Generic[T]):
 def is_expired(error: ClusterError) -> bool:
     """Whether the version or the page asked for is no longer kept."""
     return error.status == HTTPStatus.GONE or error.reason in {"Expired", "Gone"}
+
+
+def is_absence(error: ClusterError) -> bool:
+    """Whether nobody answered, as opposed to an answer of no use."""
+    return isinstance(error, ClusterUnreachableError) and not isinstance(error, WatchEndedAtOnceError | StaleError)
 
 
 def must_list_after(error: ClusterError, failures_in_a_row: int) -> bool:

@@ -12,8 +12,17 @@ from typing import Any
 import msgspec
 import pytest
 
-from apiserver.cluster.client import Access, ClusterClient
-from apiserver.cluster.reflector import Backoff, Collection, Pace, Reflector
+from apiserver.cluster.client import Access, ClusterClient, ClusterError, ClusterUnreachableError, ConnectionLostError
+from apiserver.cluster.reflector import (
+    Backoff,
+    Collection,
+    Pace,
+    Reflector,
+    StaleError,
+    UnreadableError,
+    WatchEndedAtOnceError,
+    is_absence,
+)
 from tests.fake_apiserver import End, FakeApiserver, Fault, HangUp, Refusal, Script, Stall, event, failure
 
 PATH = "/apis/example.io/v1/things"
@@ -479,6 +488,31 @@ def test_pauses_double_up_to_a_limit() -> None:
     """The pauses are client-go's: 0.8 s, doubled, at most 30 s."""
     backoff = Backoff(Pace(), Highest())
     assert [backoff.next(ran_for=0) for _ in range(8)] == [0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 30, 30]
+
+
+def test_pauses_are_short_while_nobody_answers() -> None:
+    """A server that comes back is asked within two seconds, however long it was away; its first refusals are few."""
+    backoff = Backoff(Pace(), Highest())
+    assert [backoff.next(ran_for=0, absent=True) for _ in range(5)] == pytest.approx([0.8, 1.6, 2, 2, 2])
+    assert [backoff.next(ran_for=0) for _ in range(7)] == pytest.approx([0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 30])
+    assert backoff.next(ran_for=0, absent=True) == pytest.approx(0.8)
+
+
+@pytest.mark.parametrize(
+    ("error", "absent"),
+    [
+        (ClusterUnreachableError("x"), True),
+        (ConnectionLostError("x"), True),
+        (WatchEndedAtOnceError("x"), False),
+        (StaleError("x"), False),
+        (UnreadableError("x"), False),
+        (ClusterError(403, "Forbidden", "x"), False),
+        (ClusterError(500, "InternalError", "x"), False),
+    ],
+)
+def test_absence(error: ClusterError, absent: bool) -> None:
+    """Only who does not answer is absent; an answer of no use is none to hurry after."""
+    assert is_absence(error) == absent
 
 
 def test_pauses_start_anew_after_health() -> None:
