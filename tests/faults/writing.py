@@ -65,6 +65,7 @@ class Writer:
         self._known: dict[str, dict[str, Json]] = {kind: {} for kind in PATHS}
         self._number = 0
         self._is_unsure = False
+        self._unsure_since = 0.0
         self._busy = threading.Lock()
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -111,12 +112,14 @@ class Writer:
         step = 0
         while not self._ending.wait(PAUSE_SECONDS):
             with self._busy:
+                asked = time.time()
                 try:
                     if self._is_unsure:
                         self._read_again()
                     self._step(step)
                 except NOT_ANSWERED:
                     self.failed += 1
+                    self._unsure_since = self._unsure_since if self._is_unsure else asked
                     self._is_unsure = True
             step += 1
 
@@ -204,10 +207,19 @@ class Writer:
         self.written.append(Written(kind, name, version, asked, time.time(), obj))
 
     def _read_again(self) -> None:
-        """After an answer was lost: what does the cluster hold?"""
+        """After an answer was lost: what does the cluster hold, and what of it was not noted yet?"""
         known = {
             kind: {item["metadata"]["name"]: item for item in self._client.items(path)} for kind, path in PATHS.items()
         }
+        now, noted = time.time(), {(each.kind, each.name, each.version) for each in self.written}
+        gone_at = self.latest_version + 0.5
+        for kind, objects in known.items():
+            for name, obj in objects.items():
+                version = float(obj["metadata"]["resourceVersion"])
+                if (kind, name, version) not in noted:
+                    self.written.append(Written(kind, name, version, self._unsure_since, now, obj))
+            for name in self._known[kind].keys() - objects.keys():
+                self.written.append(Written(kind, name, gone_at, self._unsure_since, now, None))
         self._known = known
         self._is_unsure = False
         with contextlib.suppress(ValueError):
