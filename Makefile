@@ -3,11 +3,12 @@ PYTHON ?= python3
 PORT ?= 8080
 N ?= 1000
 SEED ?= 1
+KILLS ?= 50
 BIN := .venv/bin
 LOCK := requirements.lock
 UV_FLAGS := --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header pyproject.toml
 
-.PHONY: help setup serve test check lint types unit cluster oracle conformance rolling openapi lock clean
+.PHONY: help setup serve test check lint types unit cluster oracle conformance rolling faults openapi lock clean
 
 help: ## Say what can be made.
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
@@ -52,6 +53,9 @@ conformance: setup ## Run every real client against two replicas: kubectl, clien
 
 rolling: setup ## Restart both replicas one after the other under 10,000 requests and 200 watches.
 	$(BIN)/python -m tests.conformance.rolling
+
+faults: setup ## Kill, freeze, cut and flood while readers go on (KILLS=50, SEED=1): no figure wrong, none stale.
+	$(BIN)/python -m tests.faults --kills $(KILLS) --seed $(SEED)
 
 openapi: setup ## Write the OpenAPI documents anew from apiserver/catalog/schema.py.
 	$(BIN)/python -m openapi.generate

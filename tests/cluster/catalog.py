@@ -14,6 +14,7 @@ import yaml
 from tests.cluster.client import Client, Json
 from tests.cluster.control_plane import ADMIN, ADMIN_GROUPS, ControlPlane
 from tests.cluster.network import LOOPBACK, Host
+from tests.cluster.pki import KeyPair
 from tests.cluster.processes import Process, free_ports
 from tests.cluster.waiting import wait_for
 
@@ -73,6 +74,7 @@ class CatalogServer:
         arguments: Sequence[str] = (),
         program: Sequence[str] = PROGRAM,
         host: Host = LOOPBACK,
+        kubeconfig: Path | None = None,
     ) -> None:
         """Prepare its port and certificates; entering the block installs and starts it.
 
@@ -81,17 +83,20 @@ class CatalogServer:
             host: one of the network that the cluster stands in; with its own namespace it has the usual port.
             arguments: further options for its command line.
             program: the command that the options follow.
+            kubeconfig: how it reaches the cluster; by default straight, as the ServiceAccount.
         """
         self._control_plane = control_plane
         self._program, self._arguments = program, arguments
+        self._kubeconfig = kubeconfig
         self.host = host
         (self.port,) = free_ports(1) if host.namespace is None else (SECURE_PORT,)
-        name = f"catalog-{host.address}-{self.port}"
-        directory = control_plane.directory / name
+        self._name = f"catalog-{host.address}-{self.port}"
+        directory = control_plane.directory / self._name
         directory.mkdir(exist_ok=True)
         authority = control_plane.extension_authority
         self.authority = authority.certificate
-        self._serving = authority.serving(name, (host.address, "localhost", f"{NAME}.{NAMESPACE}.svc"))
+        self._authority = authority
+        self._serving = self.rotate_certificate()
         self.log = directory / "catalog.log"
         self._process: Process | None = None
 
@@ -129,7 +134,7 @@ class CatalogServer:
         Raises:
             ProcessDiedError: with the end of its log.
         """
-        kubeconfig = self._control_plane.user_kubeconfig(SERVICE_ACCOUNT, SERVICE_ACCOUNT_GROUPS)
+        kubeconfig = self._kubeconfig or self._control_plane.user_kubeconfig(SERVICE_ACCOUNT, SERVICE_ACCOUNT_GROUPS)
         command = (
             *(program or self._program),
             *self._arguments,
@@ -142,8 +147,30 @@ class CatalogServer:
         )
         with self.host.inside():
             self._process = Process("the catalog", command, self.log)
+        self.wait_until_serving(until)
+
+    def rotate_certificate(self) -> KeyPair:
+        """Write another serving certificate and key, of the same authority, over those there are."""
+        return self._authority.serving(self._name, (self.host.address, "localhost", f"{NAME}.{NAMESPACE}.svc"))
+
+    @property
+    def process(self) -> Process:
+        """The running process."""
+        if self._process is None:
+            raise AssertionError("the catalog was never started")
+        return self._process
+
+    def wait_until_serving(self, until: str = "/readyz/serving") -> None:
+        """Wait until the process listens and calls itself ready to serve.
+
+        Args:
+            until: the health endpoint that must say so.
+
+        Raises:
+            ProcessDiedError: with the end of its log.
+        """
         with contextlib.closing(self.client()) as client:
-            self._process.wait_until(lambda: client.request("GET", until).code == HTTPStatus.OK)
+            self.process.wait_until(lambda: client.request("GET", until).code == HTTPStatus.OK)
 
     def terminate(self) -> None:
         """Ask the process to end, and do not wait."""

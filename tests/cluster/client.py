@@ -70,12 +70,18 @@ class Client:
     """One user's connection to one server; not to be shared between threads."""
 
     def __init__(
-        self, port: int, *, authority: Path, certificate: KeyPair | None = None, address: str = "127.0.0.1"
+        self,
+        port: int,
+        *,
+        authority: Path,
+        certificate: KeyPair | None = None,
+        address: str = "127.0.0.1",
+        timeout_seconds: float = TIMEOUT_SECONDS,
     ) -> None:
         context = ssl.create_default_context(cafile=authority)
         if certificate is not None:
             context.load_cert_chain(certificate.certificate, certificate.key)
-        self._connection = http.client.HTTPSConnection(address, port, context=context, timeout=TIMEOUT_SECONDS)
+        self._connection = http.client.HTTPSConnection(address, port, context=context, timeout=timeout_seconds)
 
     def __enter__(self) -> Self:
         return self

@@ -41,6 +41,7 @@ class ControlPlane:
         network: where it stands, if not on loopback alone.
         address: where kube-apiserver listens; the others listen on loopback.
         port: where kube-apiserver listens.
+        etcd_port: where etcd listens for its clients, without TLS.
         kubeconfig: the cluster administrator's.
         authority: what signs the serving certificate, and the clients that kube-apiserver knows as users.
         front_proxy_authority: what signs the certificate by which aggregated servers know kube-apiserver.
@@ -75,9 +76,9 @@ class ControlPlane:
         self._has_scheduler = scheduler
         self.network = network
         self.address = LOOPBACK.address if network is None else network.address
-        self._etcd_port, self._etcd_peer_port, self.port, self._scheduler_port, self._controllers_port = free_ports(5)
+        self.etcd_port, self._etcd_peer_port, self.port, self._scheduler_port, self._controllers_port = free_ports(5)
         self._stack = contextlib.ExitStack()
-        self._processes: list[Process] = []
+        self._processes: dict[str, Process] = {}
         self.authority = CertificateAuthority(directory, "cluster-ca")
         self.front_proxy_authority = CertificateAuthority(directory, "front-proxy-ca")
         self.extension_authority = CertificateAuthority(directory, "extension-ca")
@@ -114,8 +115,22 @@ class ControlPlane:
         Raises:
             ProcessDiedError: with the end of its log.
         """
-        for process in self._processes:
+        for process in self._processes.values():
             process.require_running()
+
+    def process(self, name: str) -> Process:
+        """One of the processes: etcd, kube-apiserver, kube-scheduler or kube-controller-manager."""
+        return self._processes[name]
+
+    def wait_until_ready(self) -> None:
+        """Wait until etcd and kube-apiserver answer, after either was started anew.
+
+        Raises:
+            ProcessDiedError: with the end of its log.
+        """
+        self.process("etcd").wait_until(lambda: _etcd_is_healthy(self.etcd_port))
+        with self.user_client(ADMIN, ADMIN_GROUPS) as client:
+            self.process("kube-apiserver").wait_until(lambda: _is_ready(client))
 
     def user_kubeconfig(self, user: str, groups: Sequence[str] = ()) -> Path:
         """The kubeconfig of a user with a client certificate, made when first asked for."""
@@ -170,11 +185,11 @@ class ControlPlane:
     def _start(self, name: str, program: Path, flags: Iterable[str]) -> Process:
         process = Process(name, [str(program), *flags], self.directory / f"{name}.log")
         self._stack.callback(process.stop)
-        self._processes.append(process)
+        self._processes[name] = process
         return process
 
     def _start_etcd(self) -> None:
-        url = f"http://127.0.0.1:{self._etcd_port}"
+        url = f"http://127.0.0.1:{self.etcd_port}"
         peer_url = f"http://127.0.0.1:{self._etcd_peer_port}"
         flags = (
             f"--data-dir={self.directory / 'etcd'}",
@@ -186,12 +201,12 @@ class ControlPlane:
             "--unsafe-no-fsync",
             "--log-level=warn",
         )
-        self._start("etcd", self.binaries.etcd, flags).wait_until(lambda: _etcd_is_healthy(self._etcd_port))
+        self._start("etcd", self.binaries.etcd, flags).wait_until(lambda: _etcd_is_healthy(self.etcd_port))
 
     def _start_kube_apiserver(self) -> None:
         front_proxy = self.front_proxy_authority.client(FRONT_PROXY)
         flags = (
-            f"--etcd-servers=http://127.0.0.1:{self._etcd_port}",
+            f"--etcd-servers=http://127.0.0.1:{self.etcd_port}",
             f"--secure-port={self.port}",
             f"--bind-address={self.address}",
             f"--advertise-address={self.address}",

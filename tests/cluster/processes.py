@@ -10,6 +10,7 @@ from pathlib import Path
 from tests.cluster.waiting import wait_for
 
 LOG_TAIL_LINES = 30
+KILL_SECONDS = 15
 
 
 class ProcessDiedError(Exception):
@@ -17,7 +18,7 @@ class ProcessDiedError(Exception):
 
 
 class Process:
-    """One server process of a cluster; it lives until `stop`.
+    """One server process of a cluster; it lives until `stop` or `kill`, and after a kill `start` gives it a new life.
 
     It leads a process group of its own, so that a Ctrl-C in the terminal reaches only us and the servers are stopped
     in order.
@@ -26,20 +27,34 @@ class Process:
     def __init__(self, name: str, command: Sequence[str], log: Path) -> None:
         self.name = name
         self.log = log
+        self._command = command
         self._is_told = False
-        with log.open("ab") as output:
-            self._popen = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                process_group=0,
-            )
+        self._popen = self._spawn()
 
     @property
     def pid(self) -> int:
         """The operating system's number of the process."""
         return self._popen.pid
+
+    def start(self) -> None:
+        """Start the process anew, with the same command line; it must have ended."""
+        if self._popen.poll() is None:
+            raise ProcessDiedError(f"{self.name} was to be started, and still runs")
+        self._is_told = False
+        self._popen = self._spawn()
+
+    def kill(self) -> None:
+        """End the process at once, as when the machine takes its memory away."""
+        self._popen.kill()
+        self._popen.wait(timeout=KILL_SECONDS)
+
+    def freeze(self) -> None:
+        """Let the process stand still with everything it holds: its connections stay open."""
+        self._popen.send_signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Let a frozen process go on."""
+        self._popen.send_signal(signal.SIGCONT)
 
     def require_running(self) -> None:
         """Raise when the process has ended.
@@ -89,8 +104,17 @@ class Process:
         try:
             self._popen.wait(timeout=grace_seconds)
         except subprocess.TimeoutExpired:
-            self._popen.kill()
-            self._popen.wait(timeout=grace_seconds)
+            self.kill()
+
+    def _spawn(self) -> subprocess.Popen[bytes]:
+        with self.log.open("ab") as output:
+            return subprocess.Popen(
+                self._command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                process_group=0,
+            )
 
 
 def free_ports(count: int) -> list[int]:

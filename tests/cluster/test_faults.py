@@ -1,0 +1,34 @@
+"""The short form of `make faults`: some of every sort, on a control plane of its own, which is killed and frozen."""
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.binaries import Binaries, UnavailableError
+from tests.faults import cuts, trust
+from tests.faults.__main__ import run
+from tests.faults.following import find_follower
+from tests.faults.kills import kills
+from tests.faults.rows import Fault, is_failed, table
+
+SEED = 2
+SHORT = (
+    kills(4, SEED),
+    cuts.CUT,
+    Fault("410 (etcd compacted)", cuts.expire),
+    trust.CLIENT_CA,
+    trust.FRONT_PROXY_CA,
+    cuts.WATCHES_FROZEN,
+)
+
+
+@pytest.mark.timeout(600)
+def test_faults(binaries: Binaries, tmp_path: Path) -> None:
+    """No figure is wrong or stale, whatever happens, and what every fault must bring about is seen."""
+    try:
+        follower = find_follower(logging.getLogger(__name__).info)
+    except UnavailableError as error:
+        pytest.skip(str(error))
+    rows = run(binaries, follower, tmp_path, SHORT, seed=SEED)
+    assert not is_failed(rows), table(rows)

@@ -1,0 +1,1 @@
+"""Faults of every kind while readers and watchers go on, judged by what the cluster truly held."""
