@@ -7,7 +7,7 @@ BIN := .venv/bin
 LOCK := requirements.lock
 UV_FLAGS := --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header pyproject.toml
 
-.PHONY: help setup serve test check lint types unit cluster oracle conformance openapi lock clean
+.PHONY: help setup serve test check lint types unit cluster oracle conformance bench openapi lock clean
 
 help: ## Say what can be made.
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
@@ -49,6 +49,9 @@ oracle: setup ## Let the real kube-scheduler judge N random clusters (N=1000, SE
 
 conformance: setup ## Run every real client against two replicas: kubectl, client-go, Terraform, Headlamp's requests, …
 	$(BIN)/python -m tests.conformance
+
+bench: setup ## Compare with sample-apiserver, the CRD and bare aiohttp (ROWS=text for some of the rows).
+	$(BIN)/python -m tests.bench --rows "$(ROWS)" --write
 
 openapi: setup ## Write the OpenAPI documents anew from apiserver/catalog/schema.py.
 	$(BIN)/python -m openapi.generate

@@ -121,6 +121,17 @@ class CatalogServer:
         if self._process is not None:
             self._process.require_running()
 
+    @property
+    def pid(self) -> int:
+        """The operating system's number of the running process.
+
+        Raises:
+            RuntimeError: it was never started.
+        """
+        if self._process is None:
+            raise RuntimeError("the catalog was not started")
+        return self._process.pid
+
     def wait_until_available(self) -> None:
         """Wait until kube-apiserver forwards requests to the server and shows its resources in discovery."""
         self._control_plane.kubectl("wait", "--for=condition=Available", f"apiservice/{API_SERVICE}", "--timeout=60s")

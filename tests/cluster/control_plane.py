@@ -91,6 +91,16 @@ class ControlPlane:
         """Where kube-apiserver listens."""
         return f"https://127.0.0.1:{self.port}"
 
+    @property
+    def etcd_url(self) -> str:
+        """Where etcd listens."""
+        return f"http://127.0.0.1:{self._etcd_port}"
+
+    @property
+    def front_proxy_authority(self) -> Path:
+        """The certificate of the authority that signs kube-apiserver's own certificate as a front proxy."""
+        return self._front_proxy_authority.certificate
+
     def require_running(self) -> None:
         """Raise when one of the processes has ended.
 
@@ -157,7 +167,7 @@ class ControlPlane:
         return process
 
     def _start_etcd(self) -> None:
-        url = f"http://127.0.0.1:{self._etcd_port}"
+        url = self.etcd_url
         peer_url = f"http://127.0.0.1:{self._etcd_peer_port}"
         flags = (
             f"--data-dir={self.directory / 'etcd'}",
@@ -174,7 +184,7 @@ class ControlPlane:
     def _start_kube_apiserver(self) -> None:
         front_proxy = self._front_proxy_authority.client(FRONT_PROXY)
         flags = (
-            f"--etcd-servers=http://127.0.0.1:{self._etcd_port}",
+            f"--etcd-servers={self.etcd_url}",
             f"--secure-port={self.port}",
             "--bind-address=127.0.0.1",
             "--advertise-address=127.0.0.1",
