@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from tests.bench import cpu, freshness, races, start, watchers
+from tests.bench import cpu, freshness, races, scale, start, watchers
 from tests.bench.loads import find_load
 from tests.bench.rows import HEADINGS, Row, as_json, as_markdown, as_plot, as_text, summary, write_between
 from tests.bench.stage import staged
@@ -62,6 +62,7 @@ def measure(wanted: str, seconds: float) -> Iterator[Row]:
     """Every row whose name has the text in it; a control plane is started only if one needs it."""
     yield from start.measure(wanted)
     yield from cpu.measure(wanted)
+    yield from scale.measure(wanted)
     if not any(wanted in what for what in STAGED_WORDS):
         return
     binaries = find_binaries(_complain)
