@@ -1,1 +1,1 @@
-"""Figures: the catalog beside what it is compared with, for `make bench`."""
+"""Figures of the catalog beside what it is compared with, for `make bench`."""
