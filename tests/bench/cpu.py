@@ -105,7 +105,7 @@ async def _measure(line: Line, wanted: str) -> list[Row]:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
     size = sum(map(len, lines)) / len(lines) / 1000
-    note = f"{size:.1f} kB each, {NODES} nodes, {GPU_NODES} with GPUs, {CLASSES} classes"
+    note = f"{size:.1f} kB each, {NODES:,} nodes, {GPU_NODES} with GPUs, {CLASSES} classes"
     rows = []
     if wanted in line.what:
         median = statistics.median(times[1:])

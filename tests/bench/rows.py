@@ -59,7 +59,7 @@ class Row:
     def cells(self) -> tuple[str, ...]:
         """The row in words, in the order of the headings."""
         bound = f"{'≥' if self.at_least else '≤'} {_number(self.goal)}"
-        unit = f" {self.unit}"
+        unit = f" {self.unit}" if self.unit else ""
         return (
             self.what,
             _number(self.ours) + unit,
