@@ -8,7 +8,7 @@ BIN := .venv/bin
 LOCK := requirements.lock
 UV_FLAGS := --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header pyproject.toml
 
-.PHONY: help setup serve test check lint types unit cluster oracle conformance rolling faults openapi lock clean
+.PHONY: help setup serve test check lint types unit cluster oracle conformance rolling faults bench openapi lock clean
 
 help: ## Say what can be made.
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
@@ -56,6 +56,9 @@ rolling: setup ## Restart both replicas one after the other under 10,000 request
 
 faults: setup ## Kill, freeze, cut and flood while readers go on (KILLS=50, SEED=1): no figure wrong, none stale.
 	$(BIN)/python -m tests.faults --kills $(KILLS) --seed $(SEED)
+
+bench: setup ## Compare with sample-apiserver, the CRD and bare aiohttp (ROWS=text for some of the rows).
+	$(BIN)/python -m tests.bench --rows "$(ROWS)" --write
 
 openapi: setup ## Write the OpenAPI documents anew from apiserver/catalog/schema.py.
 	$(BIN)/python -m openapi.generate

@@ -13,7 +13,6 @@ import yaml
 from apiserver.catalog.install import install
 from apiserver.inputs import InputError, load_cluster, load_snapshot, make_view
 from apiserver.printing import format_table
-from apiserver.serve import serve
 from apiserver.serving.history import Stored
 from apiserver.serving.pages import Page
 from apiserver.serving.reading import list_body
@@ -48,6 +47,8 @@ def run(arguments: Sequence[str]) -> int:
     try:
         if command == "get":
             return get(settings)
+        from apiserver.serve import serve  # noqa: PLC0415 # cryptography and the server take long to import
+
         serve(settings)
     except (InputError, OSError) as error:
         _complain(str(error))

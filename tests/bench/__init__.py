@@ -1,1 +1,1 @@
-"""Measurements: what it costs, printed, with generous bounds in the ordinary test run."""
+"""Measurements: what the catalog costs, and beside what it is compared with."""

@@ -185,8 +185,7 @@ class CatalogServer:
     @property
     def pid(self) -> int:
         """The operating system's number of the running process."""
-        assert self._process is not None
-        return self._process.pid
+        return self.process.pid
 
     def require_running(self) -> None:
         """Raise when the process has ended.

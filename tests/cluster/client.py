@@ -102,7 +102,7 @@ class Client:
         is_reused = self._connection.sock is not None
         try:
             return self._exchange(method, path, content, fields)
-        except ConnectionError:
+        except (ConnectionError, ssl.SSLEOFError):
             if not is_reused:
                 raise
         # The server had closed the idle connection: nothing was answered, nothing was done.

@@ -109,6 +109,11 @@ class ControlPlane:
         """Where kube-apiserver listens."""
         return f"https://{self.address}:{self.port}"
 
+    @property
+    def etcd_url(self) -> str:
+        """Where etcd listens."""
+        return f"http://127.0.0.1:{self.etcd_port}"
+
     def require_running(self) -> None:
         """Raise when one of the processes has ended.
 
@@ -189,7 +194,7 @@ class ControlPlane:
         return process
 
     def _start_etcd(self) -> None:
-        url = f"http://127.0.0.1:{self.etcd_port}"
+        url = self.etcd_url
         peer_url = f"http://127.0.0.1:{self._etcd_peer_port}"
         flags = (
             f"--data-dir={self.directory / 'etcd'}",
@@ -206,7 +211,7 @@ class ControlPlane:
     def _start_kube_apiserver(self) -> None:
         front_proxy = self.front_proxy_authority.client(FRONT_PROXY)
         flags = (
-            f"--etcd-servers=http://127.0.0.1:{self.etcd_port}",
+            f"--etcd-servers={self.etcd_url}",
             f"--secure-port={self.port}",
             f"--bind-address={self.address}",
             f"--advertise-address={self.address}",

@@ -1,0 +1,93 @@
+"""The load generator: built once, run as a process beside what it loads."""
+
+import json
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from tests.cluster.binaries import Module, find_program
+from tests.cluster.pki import KeyPair
+
+HERE: Final = Path(__file__).parent
+LOAD: Final = Module("load", HERE)
+CONNECTIONS: Final = 8
+GRACE_SECONDS: Final = 60
+
+
+class LoadError(Exception):
+    """What was to be loaded did not answer as it should."""
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """Reads from servers as one user.
+
+    Attributes:
+        program: the load generator.
+        certificate: the user's.
+    """
+
+    program: Path
+    certificate: KeyPair
+
+    def run(self, url: str, *, seconds: float, connections: int = CONNECTIONS, rate: float = 0) -> dict[str, Any]:
+        """Read for a while and return what was seen, as the generator says it.
+
+        Raises:
+            LoadError: a request failed.
+        """
+        with self.running(url, seconds=seconds, connections=connections, rate=rate) as process:
+            return result(process, url)
+
+    def rate(self, url: str, *, seconds: float) -> float:
+        """Answers per second."""
+        return float(self.run(url, seconds=seconds)["rate"])
+
+    @contextmanager
+    def running(
+        self, url: str, *, seconds: float, connections: int = CONNECTIONS, rate: float = 0, watch: bool = False
+    ) -> Iterator[subprocess.Popen[str]]:
+        """The generator at work; it ends by itself, or with the block."""
+        command: Sequence[str] = [
+            str(self.program),
+            f"-url={url}",
+            f"-c={connections}",
+            f"-d={seconds}s",
+            f"-rate={rate}",
+            f"-cert={self.certificate.certificate}",
+            f"-key={self.certificate.key}",
+            *(["-watch"] if watch else []),
+        ]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        try:
+            yield process
+        finally:
+            process.kill()
+            process.communicate(timeout=GRACE_SECONDS)
+
+
+def result(process: subprocess.Popen[str], url: str, *, timeout: float = 300) -> dict[str, Any]:
+    """What a generator saw, when it has ended.
+
+    Raises:
+        LoadError: a request failed, or none was answered.
+    """
+    output, errors = process.communicate(timeout=timeout)
+    if process.returncode:
+        raise LoadError(f"{url}: {errors}")
+    seen: dict[str, Any] = json.loads(output)
+    if seen["errors"] or not seen["count"]:
+        raise LoadError(f"{url}: {seen['errors']} errors, the last: {seen['last_error'] or 'nothing was answered'}")
+    return seen
+
+
+def find_load() -> Path:
+    """The load generator, built if it is missing.
+
+    Raises:
+        UnavailableError: it cannot be built.
+    """
+    return find_program("load", LOAD, ".", lambda _: None)
