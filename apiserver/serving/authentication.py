@@ -12,7 +12,7 @@ import secrets
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from urllib.parse import unquote
 
@@ -30,6 +30,8 @@ _STANDARD_HEADERS = ("authorization", "x-remote-user", "x-remote-uid", "x-remote
 _STANDARD_EXTRA_PREFIX = "x-remote-extra-"
 _IMPERSONATION_PREFIX = "impersonate-"
 _WEBSOCKET_TOKEN_PREFIX = "base64url.bearer.authorization.k8s.io."  # noqa: S105 - announces a token, is none
+_REMEMBER_KNOWN = timedelta(seconds=10)
+_REMEMBERED_KNOWN = 1024
 _MALFORMED_ESCAPE = re.compile("%(?![0-9A-Fa-f]{2})")
 
 
@@ -244,7 +246,16 @@ class _Peer:
     """What the other end of the connection showed during the handshake."""
 
     certificate: bytes
-    intermediates: Sequence[bytes]
+    intermediates: tuple[bytes, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """A user known by the certificate alone, and the span of time for which that is taken as known."""
+
+    user: User
+    since: datetime
+    until: datetime
 
 
 class Authenticator:
@@ -273,6 +284,7 @@ class Authenticator:
         self._now = now
         self._reviews: ReviewCache[bytes, User | None] = ReviewCache(clock=clock)
         self._review_key = secrets.token_bytes(32)
+        self._known: dict[_Peer, _Known] = {}
 
     @property
     def configured(self) -> bool:
@@ -282,6 +294,7 @@ class Authenticator:
     def update(self, config: AuthenticationConfig) -> None:
         """Trust this from now on, and nothing that was trusted before."""
         self.config = config
+        self._known.clear()
 
     async def authenticate(
         self, *, peer_certificate: bytes | None, headers: Headers, intermediates: Sequence[bytes] = ()
@@ -296,7 +309,9 @@ class Authenticator:
         Raises:
             Unauthenticated: nobody knows and somebody objects.
         """
-        peer = _Peer(peer_certificate, intermediates) if peer_certificate is not None else None
+        peer = _Peer(peer_certificate, tuple(intermediates)) if peer_certificate is not None else None
+        if peer is not None and (known := self._known.get(peer)) and known.since <= self._now() <= known.until:
+            return known.user
         objections: list[Unauthenticated] = []
         for authenticate in (
             self._by_front_proxy,
@@ -310,10 +325,21 @@ class Authenticator:
                 objections.append(objection)
                 continue
             if user is not None:
-                return with_authenticated_group(user)
+                user = with_authenticated_group(user)
+                if authenticate == self._by_certificate and objections and peer is not None:
+                    self._remember(peer, user)
+                return user
         if objections:
             raise Unauthenticated("; ".join(map(str, objections))) from objections[0]
         return ANONYMOUS
+
+    def _remember(self, peer: _Peer, user: User) -> None:
+        """Take a certificate as known that is no front proxy's: no header of its requests can change who asks."""
+        now = self._now()
+        until = min(now + _REMEMBER_KNOWN, x509.load_der_x509_certificate(peer.certificate).not_valid_after_utc)
+        if len(self._known) >= _REMEMBERED_KNOWN:
+            self._known.clear()
+        self._known[peer] = _Known(user, now, until)
 
     async def _by_front_proxy(self, peer: _Peer | None, headers: Headers) -> User | None:
         trusted = self.config.request_header if self.config else None

@@ -8,7 +8,8 @@ import ipaddress
 import logging
 import os
 import ssl
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection
+from functools import lru_cache
 from typing import Final, Protocol
 from urllib.parse import urlsplit
 
@@ -180,7 +181,7 @@ def authorizing(authorizer: Authorizer) -> Filter:
     """Let pass what the caller may do, and refuse the rest with 403. A failing review is never an allowance."""
 
     async def authorize(request: web.BaseRequest, handler: Handler) -> web.StreamResponse:
-        attributes = _attributes(request[INFO], request[USER], request.query)
+        attributes = _attributes(request[INFO], request[USER])
         try:
             verdict = await authorizer.authorize(attributes)
         except AuthorizationError as error:
@@ -219,10 +220,12 @@ def _host_name(host: str) -> str:
     return host.partition(":")[0]
 
 
-def _attributes(info: RequestInfo, user: User, query: Mapping[str, str]) -> Attributes:
+@lru_cache(maxsize=512)  # a client that asks again and again is the same, and what it asks is read once
+def _attributes(info: RequestInfo, user: User) -> Attributes:
     """What is asked about in a review. Selectors count for collections, and only those that can be read."""
     labels: tuple[Requirement, ...] = ()
     fields: tuple[Requirement, ...] = ()
+    query = info.query
     if query and info.verb in _SELECTIVE_VERBS:
         labels = _readable(parse_label_selector, query.get("labelSelector", ""))
         fields = _readable(parse_field_selector, query.get("fieldSelector", ""))

@@ -19,11 +19,12 @@ _NAMESPACE_SUBRESOURCES: Final = ("status", "finalize")
 _PARTS_BEFORE_RESOURCE: Final = 3
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class RequestInfo:
     """The attributes of one request.
 
     Attributes:
+        query: the parameters; of a repeated one the first value counts.
         verb: a Kubernetes verb for a resource request, else the method in lower case; "" for an unknown method.
         path: as it was sent, decoded.
         is_resource_request: it lies below /apis/GROUP/VERSION/ (or /api/VERSION/).
@@ -37,6 +38,7 @@ class RequestInfo:
         parts: the path after the version, namespaces left out; more than three lead nowhere.
     """
 
+    query: Mapping[str, str]
     verb: str
     path: str
     is_resource_request: bool = False
@@ -65,7 +67,7 @@ def read_request(method: str, path: str, query: Mapping[str, str]) -> RequestInf
     """
     parts = path.strip("/").split("/")
     if parts[0] not in ("api", "apis") or len(parts) < _PARTS_BEFORE_RESOURCE + (parts[0] == "apis"):
-        return RequestInfo(verb=method.lower(), path=path)
+        return RequestInfo(query=query, verb=method.lower(), path=path)
     group = parts.pop(1) if parts[0] == "apis" else ""
     version = parts[1]
     rest = parts[2:]
@@ -80,6 +82,7 @@ def read_request(method: str, path: str, query: Mapping[str, str]) -> RequestInf
     elif verb == "delete" and not name:
         verb = "deletecollection"
     return RequestInfo(
+        query=query,
         verb=verb,
         path=path,
         is_resource_request=True,
