@@ -8,15 +8,14 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from apiserver.cluster.loads import Loads, PodKey
 from apiserver.gpu.capacity import Explained, NodeShare, Tally, explain, node_share
 from apiserver.gpu.classes import GPUClass
+from apiserver.gpu.fit import Room
 from apiserver.gpu.nodes import Node
 from apiserver.gpu.offers import NOT_CHECKED, Offer, Permits, judge
 from apiserver.gpu.ownership import Claim, ResourceNames, resolve
 from apiserver.gpu.pods import Pod
-
-PodKey = tuple[str, str]
-"""Namespace and name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +70,7 @@ class View:
 
     Attributes:
         on_change: called when something changed, once until the changes are taken.
+        loads: what pods take besides devices. It changes no class, so nobody is told when it changes.
     """
 
     def __init__(
@@ -93,6 +93,7 @@ class View:
         self._pending: Counter[str] = Counter()
         self._nominated: Counter[str] = Counter()
         self._changed: set[str] = set()
+        self.loads = Loads()
         self.on_change: Callable[[], None] | None = None
 
     # What it answers.
@@ -119,6 +120,16 @@ class View:
             unreadable = self._unreadable[resource].get(node_name, ())
             reasons = explain(state.gpu_class, node, share, self._selector, unreadable)
             yield NodeReport(node_name, node.capacity.get(resource, 0), share, tuple(reasons))
+
+    def rooms(self, name: str) -> list[Room]:
+        """The eligible nodes with devices free, each with what is free on it, by name. It is a picture of now."""
+        state = self._classes[name]
+        free = sorted((node_name, share.free) for node_name, share in state.shares.items() if share.free)
+        return [self.room(node_name, devices) for node_name, devices in free]
+
+    def room(self, node_name: str, devices: int) -> Room:
+        """What is free on a node that has so many devices free."""
+        return Room(node_name, devices, self._nodes[node_name].compute, self.loads.on(node_name))
 
     def nodes_without_resource(self, name: str) -> int:
         """How many nodes have nothing to do with the class."""
