@@ -23,6 +23,7 @@ from apiserver.serving.certificates import CertificateError, ServingContext, pai
 from apiserver.serving.filters import authenticating, authorizing, only_loopback
 from apiserver.serving.handlers import Handlers
 from apiserver.serving.health import Check, Health
+from apiserver.serving.resources import GroupVersion
 from apiserver.serving.server import listening, make_app
 from apiserver.serving.versions import ServerClock, VersionSource
 from apiserver.settings import Input, Settings
@@ -76,7 +77,7 @@ async def _serve_snapshot(settings: Settings) -> None:
     load_snapshot(settings.snapshot).fill(view, kubevirt=settings.kubevirt)
     versions = VersionSource(ServerClock(wall=datetime.now(UTC).timestamp()))
     health = Health()
-    handlers = Handlers(install(view, versions, lambda: None), health, __version__)
+    handlers = Handlers(_install(view, versions, lambda: None, settings), health, __version__)
     app = make_app(handlers, [only_loopback])
     async with listening(app, address=settings.bind_address, port=settings.insecure_port) as url:
         _announce(url)
@@ -123,7 +124,7 @@ async def _serve_local(settings: Settings) -> None:
     clock = ServerClock()
     live = _make_live(view := make_view(settings), settings)
     health = Health(ready=_live_checks(live))
-    handlers = Handlers(install(view, VersionSource(clock), live.untold), health, __version__)
+    handlers = Handlers(_install(view, VersionSource(clock), live.untold, settings), health, __version__)
     app = make_app(handlers, [only_loopback])
     async with listening(app, address=settings.bind_address, port=settings.insecure_port) as url:
         _announce(url)
@@ -143,7 +144,7 @@ async def _serve_cluster(settings: Settings) -> None:
         ready={"authentication-config": trust.problem, **_live_checks(live)},
         hidden={"serving": _may_serve(trust, live)},
     )
-    handlers = Handlers(install(view, VersionSource(clock), live.untold), health, __version__)
+    handlers = Handlers(_install(view, VersionSource(clock), live.untold, settings), health, __version__)
     app = make_app(handlers, [authenticating(authenticator, settings.always_allow_paths), authorizing(authorizer)])
     address, port = settings.bind_address, settings.secure_port
     async with listening(app, address=address, port=port, tls=context.ssl_context) as url:
@@ -153,6 +154,12 @@ async def _serve_cluster(settings: Settings) -> None:
             group.create_task(trust.follow(client), name="reflector authentication")
             group.create_task(_reload_certificate(context), name="certificate reload")
             group.create_task(live.run(client), name="live")
+
+
+def _install(
+    view: View, versions: VersionSource, unsynced: Callable[[], str | None], settings: Settings
+) -> GroupVersion:
+    return install(view, versions, unsynced, vm_memory_overhead=settings.vm_memory_overhead)
 
 
 def _make_live(view: View, settings: Settings) -> Live:

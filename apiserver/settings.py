@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from apiserver.gpu.ownership import ResourceNames
+from apiserver.gpu.quantity import MalformedQuantityError, parse_milli, whole
 from apiserver.gpu.resources import is_qualified_name
 
 _MAX_PORT: Final = 65535
@@ -62,6 +63,7 @@ class Settings:
         max_staleness: age in seconds beyond which what is known of the cluster is not told any more.
         kubevirt: VMs are what is sold: KubeVirt's table of permitted devices is checked, and only nodes that take VMs
             are counted.
+        vm_memory_overhead: bytes of memory that a VM's launcher takes beyond what is asked for in `gpuclasses/fit`.
         verbosity: 0 quiet, 1 notable events, 2 everything.
         name: the one class to print, for `get`.
         output: how to print, for `get`.
@@ -80,6 +82,7 @@ class Settings:
     resource_names: ResourceNames = ResourceNames.EXCLUSIVE
     max_staleness: float = 180
     kubevirt: bool = False
+    vm_memory_overhead: int = 0
     verbosity: int = 1
     name: str = ""
     output: str = "table"
@@ -105,6 +108,7 @@ def make_parser() -> argparse.ArgumentParser:
     serve.add_argument("--secure-port", metavar="PORT", help="TLS port on a cluster (6443)")
     serve.add_argument("--insecure-port", metavar="PORT", help="plain HTTP port with --snapshot or --local (8080)")
     serve.add_argument("--max-staleness", metavar="DURATION", help="answer 503 rather than older figures (3m)")
+    serve.add_argument("--vm-memory-overhead", metavar="QUANTITY", help="added to each pod's memory in fit (0)")
     serve.add_argument("--tls-cert-file", metavar="FILE", help="serving certificate (a self-signed one is made)")
     serve.add_argument("--tls-private-key-file", metavar="FILE", help="key of --tls-cert-file")
     serve.add_argument(
@@ -166,6 +170,7 @@ class _Reader:
             resource_names=self._value("resource_names", ResourceNames, defaults.resource_names, "exclusive or shared"),
             max_staleness=self._value("max_staleness", _duration, defaults.max_staleness),
             kubevirt=bool(self._texts.get("kubevirt")),
+            vm_memory_overhead=self._value("vm_memory_overhead", _bytes, defaults.vm_memory_overhead),
             verbosity=self._value("verbosity", _verbosity, 0 if get else defaults.verbosity),
             name=self._text("name"),
             output=self._value("output", _output, defaults.output),
@@ -269,6 +274,16 @@ def _duration(text: str) -> float:
     if seconds < _MIN_STALENESS:
         raise ValueError(f"at least {_MIN_STALENESS:g} s, for a quiet cluster says only once a minute how new it is")
     return seconds
+
+
+def _bytes(text: str) -> int:
+    try:
+        number = whole(parse_milli(text))
+    except MalformedQuantityError:
+        number = -1
+    if number < 0:
+        raise ValueError("a quantity of memory such as 300Mi")
+    return number
 
 
 def _verbosity(text: str) -> int:

@@ -5,10 +5,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-from apiserver.catalog import gpuclasscatalog, gpuclasses
+from apiserver.catalog import gpuclasscatalog, gpuclasses, gpufit
 from apiserver.cluster.view import View
 from apiserver.serving.openapi import OpenAPI
-from apiserver.serving.resources import GroupVersion, Resource, Subresource
+from apiserver.serving.resources import GroupVersion, Parameters, Resource, Subresource
 from apiserver.serving.status import ServiceUnavailable
 from apiserver.serving.store import ResourceStore
 from apiserver.serving.versions import VersionSource
@@ -16,13 +16,16 @@ from apiserver.serving.versions import VersionSource
 _RETRY_SECONDS: Final = 1
 
 
-def install(view: View, versions: VersionSource, unsynced: Callable[[], str | None]) -> GroupVersion:
+def install(
+    view: View, versions: VersionSource, unsynced: Callable[[], str | None], *, vm_memory_overhead: int = 0
+) -> GroupVersion:
     """Declare everything that is served.
 
     Args:
         view: the live view.
         versions: makes resourceVersions.
         unsynced: says why no true answer can be given yet, or None when one can.
+        vm_memory_overhead: bytes that a VM's launcher takes beyond the memory that is asked for in `gpuclasses/fit`.
     """
 
     def require_sync() -> None:
@@ -39,13 +42,18 @@ def install(view: View, versions: VersionSource, unsynced: Callable[[], str | No
             else:
                 store.put(("", name), gpuclasses.gpu_class_object(report))
 
-    def read_catalog(_: str, name: str) -> dict[str, Any] | None:
+    async def read_catalog(_: str, name: str, __: Parameters) -> dict[str, Any] | None:
         require_sync()
         return gpuclasscatalog.catalog_object(view, name)
+
+    async def read_fit(_: str, name: str, parameters: Parameters) -> dict[str, Any] | None:
+        require_sync()
+        return await gpufit.fit_object(view, name, parameters, vm_memory_overhead)
 
     store = ResourceStore(versions, refresh)
     view.on_change = store.touch
     catalog = Subresource("catalog", gpuclasscatalog.KIND, gpuclasscatalog.LAYOUT, read_catalog)
+    fit = Subresource("fit", gpufit.KIND, gpufit.LAYOUT, read_fit, at_once=gpufit.AT_ONCE)
     resource = Resource(
         plural="gpuclasses",
         singular="gpuclass",
@@ -55,7 +63,7 @@ def install(view: View, versions: VersionSource, unsynced: Callable[[], str | No
         layout=gpuclasses.LAYOUT,
         short_names=("gpucatalog",),
         categories=("gpu",),
-        subresources=(catalog,),
+        subresources=(catalog, fit),
         fields=gpuclasses.FIELDS,
     )
     return GroupVersion(gpuclasses.GROUP, gpuclasses.VERSION, (resource,), read_openapi())

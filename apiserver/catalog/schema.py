@@ -10,6 +10,7 @@ from typing import Final
 
 from apiserver.gpu.capacity import MAX_PLACEMENT, NodeReason
 from apiserver.gpu.classes import MODE_PASSTHROUGH, MODE_VGPU
+from apiserver.gpu.fit import DEFAULT_COUNT, MAX_COUNT, MAX_DEVICES
 from apiserver.gpu.offers import ClassReason
 
 
@@ -77,6 +78,23 @@ class Object:
 
 
 @dataclass(frozen=True, slots=True)
+class Parameter:
+    """One parameter of the query, besides those that every path takes.
+
+    Attributes:
+        name: as in the query.
+        type: of its value.
+        description: what it means.
+        required: a request without it is refused.
+    """
+
+    name: str
+    type: Scalar
+    description: str
+    required: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Collection:
     """A resource as its paths show it.
 
@@ -86,6 +104,7 @@ class Collection:
         list_kind: many.
         namespaced: whether objects live in namespaces.
         subresources: name to the kind that answers it.
+        parameters: name of a subresource to what can be asked of it.
         field_selectors: the fields that a list can be restricted by.
     """
 
@@ -94,6 +113,7 @@ class Collection:
     list_kind: Object
     namespaced: bool = False
     subresources: Mapping[str, Object] = field(default_factory=dict)
+    parameters: Mapping[str, tuple[Parameter, ...]] = field(default_factory=dict)
     field_selectors: tuple[str, ...] = ("metadata.name",)
 
 
@@ -494,6 +514,73 @@ GPU_CLASS_CATALOG: Final = Object(
 )
 
 
+# What would fit.
+
+_FIT_REQUEST: Final = Object(
+    "GPUFitRequest",
+    "What was asked: the shape of one pod, and how many of them.",
+    (
+        Field("devices", INT32, "Devices of the class that each pod asks for.", required=True),
+        Field("cpu", STRING, "Cpu that each pod requests, as a quantity.", required=True),
+        Field("memory", STRING, "Memory that each pod requests, as a quantity.", required=True),
+        Field("count", INT32, "How many pods are wanted.", required=True),
+        Field(
+            "memoryOverhead",
+            STRING,
+            "Memory that the server adds to that of a pod for the launcher of a VM, as it was told to. Left out for 0.",
+        ),
+    ),
+)
+
+_FIT_NODE: Final = Object(
+    "GPUFitNode",
+    "A node that would take such pods.",
+    (
+        Field("name", STRING, "Name of the node.", required=True),
+        Field(
+            "count",
+            INT64,
+            "The most such pods that this node would take. When fewer are placed than all nodes would take together, "
+            "which node gets how many is for kube-scheduler to choose.",
+            required=True,
+        ),
+    ),
+)
+
+GPU_FIT: Final = Object(
+    "GPUFit",
+    "How many pods of one shape kube-scheduler would place now, one after another, by devices, cpu, memory and pod "
+    "slots. Affinity, ports, volumes and other resources can still keep it from that. For the hoster: it names nodes. "
+    "Computed whenever it is asked for.",
+    (
+        _API_VERSION,
+        _KIND,
+        _METADATA,
+        Field("request", _FIT_REQUEST, "What was asked.", required=True),
+        *_VERDICT,
+        Field("fits", INT32, "How many such pods would be placed now; not more than request.count.", required=True),
+        Field(
+            "countReached",
+            BOOLEAN,
+            "Whether all of request.count would be placed. There may be room for more then.",
+            required=True,
+        ),
+        Field("notes", ListOf(STRING), "What a reader should know besides the figures, in sentences.", required=True),
+        Field("nodes", ListOf(_FIT_NODE), "The nodes that would take at least one such pod, by name.", required=True),
+    ),
+    is_kind=True,
+)
+
+FIT_PARAMETERS: Final = (
+    Parameter("devices", INT32, f"Devices that each pod asks for, 1 to {MAX_DEVICES}.", required=True),
+    Parameter("cpu", STRING, "Cpu that each pod requests, as a quantity such as 8 or 500m; 0 for none.", required=True),
+    Parameter(
+        "memory", STRING, "Memory that each pod requests, as a quantity such as 64Gi; 0 for none.", required=True
+    ),
+    Parameter("count", INT32, f"How many pods are wanted, 1 to {MAX_COUNT}; {DEFAULT_COUNT} without it."),
+)
+
+
 # How a request fails.
 
 STATUS: Final = Object(
@@ -545,7 +632,8 @@ COLLECTIONS: Final = (
         plural="gpuclasses",
         kind=GPU_CLASS,
         list_kind=GPU_CLASS_LIST,
-        subresources={"catalog": GPU_CLASS_CATALOG},
+        subresources={"catalog": GPU_CLASS_CATALOG, "fit": GPU_FIT},
+        parameters={"fit": FIT_PARAMETERS},
         field_selectors=("metadata.name", "spec.mode", "spec.vendor", "status.offered"),
     ),
 )

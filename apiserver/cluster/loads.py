@@ -6,9 +6,8 @@ and the garbage collector does not walk through them.
 
 from collections.abc import Iterable, Iterator
 from sys import intern
-from typing import Final
 
-from apiserver.gpu.nodes import Compute
+from apiserver.gpu.nodes import NO_COMPUTE, Compute
 
 PodKey = tuple[str, str]
 """Namespace and name."""
@@ -16,8 +15,6 @@ PodKey = tuple[str, str]
 Load = tuple[str, int, int, bool]
 """What one bound pod takes: the node's name, thousandths of a cpu, bytes of memory, and whether part of it could not be
 read and is 0. Each takes one pod slot."""
-
-_NOTHING: Final = (0, 0, 0)
 
 
 class Loads:
@@ -28,12 +25,16 @@ class Loads:
 
     def __init__(self) -> None:
         self._loads: dict[PodKey, Load] = {}
-        self._by_node: dict[str, tuple[int, int, int]] = {}
+        self._by_node: dict[str, Compute] = {}
         self._unreadable: set[PodKey] = set()
 
     def on(self, node_name: str) -> Compute:
         """What the pods of a node take together."""
-        return Compute(*self._by_node.get(node_name, _NOTHING))
+        return self._by_node.get(node_name, NO_COMPUTE)
+
+    def by_node(self) -> dict[str, Compute]:
+        """The same for every node with pods; it stays as it is now."""
+        return dict(self._by_node)
 
     @property
     def unreadable(self) -> Iterator[str]:
@@ -71,9 +72,9 @@ class Loads:
 
     def _add(self, load: Load, sign: int) -> None:
         node_name, cpu_milli, memory_bytes, _ = load
-        cpu, memory, pods = self._by_node.get(node_name, _NOTHING)
-        total = (cpu + sign * cpu_milli, memory + sign * memory_bytes, pods + sign)
-        if total[2]:
+        cpu, memory, pods = self._by_node.get(node_name, NO_COMPUTE)
+        total = Compute(cpu + sign * cpu_milli, memory + sign * memory_bytes, pods + sign)
+        if total.pods:
             self._by_node[node_name] = total
         else:
             del self._by_node[node_name]

@@ -12,7 +12,7 @@ from apiserver.cluster.loads import Loads, PodKey
 from apiserver.gpu.capacity import Explained, NodeShare, Tally, explain, node_share
 from apiserver.gpu.classes import GPUClass
 from apiserver.gpu.fit import Room
-from apiserver.gpu.nodes import Node
+from apiserver.gpu.nodes import NO_COMPUTE, Node
 from apiserver.gpu.offers import NOT_CHECKED, Offer, Permits, judge
 from apiserver.gpu.ownership import Claim, ResourceNames, resolve
 from apiserver.gpu.pods import Pod
@@ -121,15 +121,17 @@ class View:
             reasons = explain(state.gpu_class, node, share, self._selector, unreadable)
             yield NodeReport(node_name, node.capacity.get(resource, 0), share, tuple(reasons))
 
-    def rooms(self, name: str) -> list[Room]:
-        """The eligible nodes with devices free, each with what is free on it, by name. It is a picture of now."""
-        state = self._classes[name]
-        free = sorted((node_name, share.free) for node_name, share in state.shares.items() if share.free)
-        return [self.room(node_name, devices) for node_name, devices in free]
+    def rooms(self, name: str) -> Iterator[Room]:
+        """The eligible nodes with devices free, each with what is free on it, by name.
 
-    def room(self, node_name: str, devices: int) -> Room:
-        """What is free on a node that has so many devices free."""
-        return Room(node_name, devices, self._nodes[node_name].compute, self.loads.on(node_name))
+        It is a picture of now: what is told before the iteration ends does not change it.
+        """
+        shares, nodes, loads = dict(self._classes[name].shares), dict(self._nodes), self.loads.by_node()
+        return (
+            Room(node_name, devices, nodes[node_name].compute, loads.get(node_name, NO_COMPUTE))
+            for node_name in sorted(shares)
+            if (devices := shares[node_name].free)
+        )
 
     def nodes_without_resource(self, name: str) -> int:
         """How many nodes have nothing to do with the class."""

@@ -12,6 +12,12 @@ from apiserver.gpu.nodes import Compute
 MAX_DEVICES: Final = 64
 """Most devices of a shape; as many as a placement is worked out for."""
 
+DEFAULT_COUNT: Final = 100
+"""How many pods are wanted when nobody says."""
+
+MAX_COUNT: Final = 100_000
+"""Most pods that can be wanted."""
+
 
 @dataclass(frozen=True, slots=True)
 class Shape:

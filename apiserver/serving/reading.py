@@ -6,27 +6,34 @@ that cannot be read (400), options that do not go together (422), selectors (400
 
 import asyncio
 import random
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import partial as bind
 from typing import Any, Final
 
 import orjson
 from aiohttp import web
 
 from apiserver.serving.negotiation import META_GROUP, PARTIAL, PARTIAL_LIST, TABLE, Representation, negotiate
-from apiserver.serving.options import read_options
+from apiserver.serving.options import GET_OPTIONS, read_options
 from apiserver.serving.pages import Page, read_page
 from apiserver.serving.request_info import RequestInfo
 from apiserver.serving.resources import GroupVersion, Resource, Subresource
 from apiserver.serving.responses import respond
 from apiserver.serving.selectors import METADATA_FIELDS, Selection, make_selection
-from apiserver.serving.status import BadRequest, MethodNotAllowed, NotAcceptable, NotFound
+from apiserver.serving.status import BadRequest, MethodNotAllowed, NotAcceptable, NotFound, TooManyRequests
 from apiserver.serving.streams import Encoder, write_stream
 from apiserver.serving.tables import Layout, Object, make_table, partial, read_include
 from apiserver.serving.watching import Watch
 
 _MAX_PARTS: Final = 3
 _MIN_WATCH_SECONDS: Final = 1800
+_BUSY_SECONDS: Final = 1
+_ROWS_IN_PASSING: Final = 200
+"""An object of more rows is written out beside the event loop: as a Table or YAML, thousands take up to a second."""
 
 
 class Reading:
@@ -39,6 +46,9 @@ class Reading:
     def __init__(self, served: GroupVersion) -> None:
         self._served = served
         self._closing = asyncio.Event()
+        self._running: Counter[str] = Counter()
+        # One thread, whatever is asked for: the loop then waits for no more than one other to give way, which is 5 ms.
+        self._writer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="writer")
 
     async def answer(self, request: web.Request, info: RequestInfo) -> web.StreamResponse:
         """Answer one authorized request.
@@ -66,6 +76,7 @@ class Reading:
     def close(self) -> None:
         """End all watches, cleanly and soon."""
         self._closing.set()
+        self._writer.shutdown(wait=False, cancel_futures=True)
         for resource in self._served.resources:
             resource.store.wake()
 
@@ -84,11 +95,34 @@ class Reading:
     ) -> web.StreamResponse:
         representation = negotiate(request.headers.get("Accept", ""))
         await self._wait_for_version(request, resource)
-        found = subresource.read(info.namespace, info.name)
-        if found is None:
-            raise NotFound.object(info.group, info.resource, info.name)
+        parameters = {name: request.query.getall(name) for name in request.query.keys() - GET_OPTIONS}
+        with self._turn(resource, subresource):
+            found = await subresource.read(info.namespace, info.name, parameters)
+            if found is None:
+                raise NotFound.object(info.group, info.resource, info.name)
+            write = bind(self._represent, request, found, subresource.layout, representation)
+            if len(subresource.layout.rows(found)) <= _ROWS_IN_PASSING:
+                return write()
+            return await asyncio.get_running_loop().run_in_executor(self._writer, write)
+
+    @contextmanager
+    def _turn(self, resource: Resource, subresource: Subresource) -> Iterator[None]:
+        """While the context is open, the request is one of those that are made at once."""
+        name = f"{resource.plural}/{subresource.name}"
+        if subresource.at_once is not None and self._running[name] >= subresource.at_once:
+            message = f"{subresource.at_once} requests for {name} are being answered already, please try again later"
+            raise TooManyRequests(message, retry_after_seconds=_BUSY_SECONDS)
+        self._running[name] += 1
+        try:
+            yield
+        finally:
+            self._running[name] -= 1
+
+    def _represent(
+        self, request: web.Request, found: Object, layout: Layout, representation: Representation
+    ) -> web.StreamResponse:
         if representation.convert_to:
-            return self._converted(request, found, subresource.layout, representation)
+            return self._converted(request, found, layout, representation)
         return respond(request, found, representation)
 
     async def _wait_for_version(self, request: web.Request, resource: Resource) -> None:

@@ -84,8 +84,26 @@ def test_operations() -> None:
             "GPUClassCatalog",
             {"$ref": f"#/definitions/{SPACE}GPUClassCatalog"},
         ),
+        f"{PATH}/{{name}}/fit": (
+            "readCatalogCozystackIoV1alpha1GPUClassFit",
+            "get",
+            "GPUFit",
+            {"$ref": f"#/definitions/{SPACE}GPUFit"},
+        ),
     }
     assert paths[PATH]["get"]["tags"] == ["catalogCozystackIo_v1alpha1"]
+
+
+def test_parameters_of_a_subresource() -> None:
+    """What can be asked of a subresource is told by both versions: name, type, and whether it must be there."""
+    path = f"{PATH}/{{name}}/fit"
+    second = {each["name"]: each for each in committed("v2.json")["paths"][path]["get"]["parameters"]}
+    third = {each["name"]: each for each in committed("v3.json")["paths"][path]["get"]["parameters"]}
+    assert list(second) == list(third) == ["count", "cpu", "devices", "memory"]
+    assert [name for name, each in second.items() if each.get("required")] == ["cpu", "devices", "memory"]
+    assert (second["cpu"]["type"], second["devices"]["type"]) == ("string", "integer")
+    assert third["devices"]["schema"] == {"type": "integer", "format": "int32"}
+    assert "parameters" not in committed("v3.json")["paths"][f"{PATH}/{{name}}/catalog"]["get"]
 
 
 def test_versions_agree() -> None:
