@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from tests.cluster.client import Json
 from tests.cluster.oracle.dice import Coverage, Dice
-from tests.cluster.oracle.quantities import Written, beyond, fraction, in_thousands, large, spelled
+from tests.cluster.oracle.quantities import Written, beyond, cpu_and_memory, fraction, in_thousands, large, spelled
 from tests.cluster.oracle.shapes import NOT_WHOLE, Resource, pod_parts, shape_names
 from tests.cluster.oracle.taints import FORMS, NO_EXECUTE, NO_SCHEDULE, Theme
 from tests.cluster.workload import IMAGE, node, ready_condition
@@ -57,6 +57,7 @@ class ClusterDraft:
         nodes: the Nodes.
         pods: the Pods.
         drawn: what it consists of.
+        beside: the cpu and memory that each probe asks for; None in a cluster that is about devices alone.
     """
 
     name: str
@@ -67,6 +68,12 @@ class ClusterDraft:
     nodes: list[NodeDraft]
     pods: list[PodDraft]
     drawn: Coverage
+    beside: Mapping[str, Written] | None = None
+
+
+def draft_fit(seed: int, index: int) -> ClusterDraft:
+    """A cluster where cpu, memory and slots are scarce too, for probes that ask for all of it."""
+    return _Draft(seed, index, "fit", 1 + (index % 5 == 0), beside=True).cluster()
 
 
 def draft(seed: int, index: int) -> tuple[ClusterDraft, ClusterDraft]:
@@ -78,14 +85,15 @@ def draft(seed: int, index: int) -> tuple[ClusterDraft, ClusterDraft]:
 class _Draft:
     """One copy in the making; the same seed and index give the same but for the names."""
 
-    def __init__(self, seed: int, index: int, copy: str, devices: int) -> None:
+    def __init__(self, seed: int, index: int, copy: str, devices: int, *, beside: bool = False) -> None:
         self._name = f"c{index}-{copy}"
         self._devices = devices
         self._dice = dice = Dice(f"{seed}/{index}")
         whole = index % 4 != 0
         domain = "oracle.example" if whole else "oracle.kubernetes.io"
         name = f"{domain}/GPU-{self._name}"
-        self._resource = Resource(name, name.replace("GPU", "gpu"), whole)
+        self._resource = Resource(name, name.replace("GPU", "gpu"), whole, beside)
+        self._beside = _asked_beside(dice) if beside else None
         self._theme = Theme(dice)
         self._index = index
         self._nodes: list[NodeDraft] = []
@@ -114,6 +122,7 @@ class _Draft:
             nodes=self._nodes,
             pods=self._pods,
             drawn=dice.drawn,
+            beside=self._beside,
         )
 
     def _toleration_form(self) -> str:
@@ -142,7 +151,8 @@ class _Draft:
         devices = {self._resource.name: spelled(dice, dice.number(12, 16))}
         self._make_node(name, _Offered(devices, devices), HEALTHS[READY], [])
         shapes = shape_names(self._resource)
-        turns = [shapes[(2 * self._index + turn) % len(shapes)] for turn in range(2)]
+        per_node = 4 if self._beside is not None else 2
+        turns = [shapes[(per_node * self._index + turn) % len(shapes)] for turn in range(per_node)]
         turns += [] if self._resource.whole else NOT_WHOLE
         for shape in turns:
             self._add_pod(name, place=ON_NODE, shape=shape)
@@ -174,6 +184,8 @@ class _Draft:
         status = manifest["status"]
         status["capacity"] |= {"pods": SLOTS, **offered.capacity}
         status["allocatable"] |= {"pods": SLOTS, **(offered.allocatable or {})}
+        if self._beside is not None:
+            _limit(dice, status["allocatable"])
         if offered.allocatable is None:
             del status["allocatable"]
         status["conditions"] = [{"type": "DiskPressure", "status": "False"}, *health.conditions]
@@ -209,6 +221,39 @@ class _Draft:
         name = f"{self._name}-p{len(self._pods)}"
         metadata = {"name": name, "namespace": self._dice.one(NAMESPACES), "labels": labels}
         return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+
+
+def _asked_beside(dice: Dice) -> dict[str, Written]:
+    """The cpu and memory of a probe; sometimes it asks for none."""
+    asked = cpu_and_memory(dice, low=2, high=7, always=True)
+    missing = dice.name(ASKED, ASKED_WEIGHTS)
+    return {name: quantity for name, quantity in asked.items() if name not in missing}
+
+
+def _limit(dice: Dice, allocatable: Json) -> None:
+    """Let a node have little of something."""
+    scarce = dice.name(SCARCE, SCARCITIES)
+    if scarce in (LITTLE_CPU, LITTLE_OF_ALL):
+        allocatable["cpu"] = f"{dice.number(8, 40) * 200}m"
+    if scarce in (LITTLE_MEMORY, LITTLE_OF_ALL):
+        allocatable["memory"] = f"{dice.number(8, 40) * 200}Mi"
+    if scarce in (FEW_SLOTS, LITTLE_OF_ALL):
+        allocatable["pods"] = str(dice.number(3, 12))
+    if scarce == A_KEY_MISSING:
+        del allocatable[dice.one(["cpu", "memory", "pods"])]
+
+
+ASKED = "asked besides devices"
+ASKED_WEIGHTS = {"all but nothing": 8, "all but cpu": 1, "all but memory": 1, "all but cpu and memory": 1}
+SCARCE = "scarce on a node"
+LITTLE_CPU, LITTLE_MEMORY, FEW_SLOTS, LITTLE_OF_ALL, A_KEY_MISSING = (
+    "cpu",
+    "memory",
+    "slots",
+    "all of it",
+    "a key is missing",
+)
+SCARCITIES = {LITTLE_CPU: 6, LITTLE_MEMORY: 6, FEW_SLOTS: 4, LITTLE_OF_ALL: 3, A_KEY_MISSING: 1, "nothing": 3}
 
 
 @dataclass(frozen=True, slots=True)
