@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from tests.cluster.client import Json
 from tests.cluster.oracle.dice import Coverage, Dice
 from tests.cluster.oracle.quantities import Written, beyond, cpu_and_memory, fraction, in_thousands, large, spelled
-from tests.cluster.oracle.shapes import NOT_WHOLE, Resource, pod_parts, shape_names
+from tests.cluster.oracle.shapes import NOT_WHOLE, NOTHING_ASKED, Resource, pod_parts, shape_names
 from tests.cluster.oracle.taints import FORMS, NO_EXECUTE, NO_SCHEDULE, Theme
 from tests.cluster.workload import IMAGE, node, ready_condition
 
@@ -146,14 +146,22 @@ class _Draft:
         }
 
     def _add_plain_node(self, name: str) -> None:
-        """Add a Node with devices enough for all its Pods, of which two show shapes whose turn it is."""
+        """Add a Node with devices enough for all its Pods, of which some show shapes whose turn it is.
+
+        In a cluster for fit there are so many devices that cpu, memory or slots decide, each in its turn.
+        """
         dice = self._dice
-        devices = {self._resource.name: spelled(dice, dice.number(12, 16))}
-        self._make_node(name, _Offered(devices, devices), HEALTHS[READY], [])
+        many = (12, 16) if self._beside is None else (30, 40)
+        devices = {self._resource.name: spelled(dice, dice.number(*many))}
         shapes = shape_names(self._resource)
-        per_node = 4 if self._beside is not None else 2
+        per_node = 2 if self._beside is None else 4
         turns = [shapes[(per_node * self._index + turn) % len(shapes)] for turn in range(per_node)]
         turns += [] if self._resource.whole else NOT_WHOLE
+        scarce = ""
+        if self._beside is not None:
+            scarce = (LITTLE_CPU, LITTLE_MEMORY, FEW_SLOTS)[self._index % 3]
+            turns += [NOTHING_ASKED] if scarce == FEW_SLOTS else []
+        self._make_node(name, _Offered(devices, devices), HEALTHS[READY], [], scarce)
         for shape in turns:
             self._add_pod(name, place=ON_NODE, shape=shape)
         for _ in range(dice.number(0, 2)):
@@ -176,7 +184,9 @@ class _Draft:
         for _ in range(dice.number(0, 3)):
             self._add_pod(name, place=ON_NODE)
 
-    def _make_node(self, name: str, offered: "_Offered", health: "_Health", taints: list[Json]) -> None:
+    def _make_node(
+        self, name: str, offered: "_Offered", health: "_Health", taints: list[Json], scarce: str = ""
+    ) -> None:
         dice = self._dice
         labels = {CLUSTER: self._name, POOL: dice.one(["sold", "sold", "other"])}
         marked = {(each["key"], each["effect"]): each for each in (*taints, *health.taints)}
@@ -185,7 +195,7 @@ class _Draft:
         status["capacity"] |= {"pods": SLOTS, **offered.capacity}
         status["allocatable"] |= {"pods": SLOTS, **(offered.allocatable or {})}
         if self._beside is not None:
-            _limit(dice, status["allocatable"])
+            _limit(dice, status["allocatable"], scarce)
         if offered.allocatable is None:
             del status["allocatable"]
         status["conditions"] = [{"type": "DiskPressure", "status": "False"}, *health.conditions]
@@ -225,26 +235,28 @@ class _Draft:
 
 def _asked_beside(dice: Dice) -> dict[str, Written]:
     """The cpu and memory of a probe; sometimes it asks for none."""
-    asked = cpu_and_memory(dice, low=2, high=7, always=True)
+    asked = cpu_and_memory(dice, low=1, high=5, always=True)
     missing = dice.name(ASKED, ASKED_WEIGHTS)
     return {name: quantity for name, quantity in asked.items() if name not in missing}
 
 
-def _limit(dice: Dice, allocatable: Json) -> None:
-    """Let a node have little of something."""
-    scarce = dice.name(SCARCE, SCARCITIES)
+def _limit(dice: Dice, allocatable: Json, scarce: str) -> None:
+    """Let a node have little of something; of what is given there is still enough for all its Pods and some more."""
+    tenths = (15, 60) if not scarce else (80, 110)
+    slots = (3, 12) if not scarce else (11, 18)
+    scarce = dice.name(SCARCE, [scarce] if scarce else SCARCITIES)
     if scarce in (LITTLE_CPU, LITTLE_OF_ALL):
-        allocatable["cpu"] = f"{dice.number(8, 40) * 200}m"
+        allocatable["cpu"] = f"{dice.number(*tenths) * 100}m"
     if scarce in (LITTLE_MEMORY, LITTLE_OF_ALL):
-        allocatable["memory"] = f"{dice.number(8, 40) * 200}Mi"
+        allocatable["memory"] = f"{dice.number(*tenths) * 100}Mi"
     if scarce in (FEW_SLOTS, LITTLE_OF_ALL):
-        allocatable["pods"] = str(dice.number(3, 12))
+        allocatable["pods"] = str(dice.number(*slots))
     if scarce == A_KEY_MISSING:
         del allocatable[dice.one(["cpu", "memory", "pods"])]
 
 
 ASKED = "asked besides devices"
-ASKED_WEIGHTS = {"all but nothing": 8, "all but cpu": 1, "all but memory": 1, "all but cpu and memory": 1}
+ASKED_WEIGHTS = {"all but nothing": 5, "all but cpu": 1, "all but memory": 1, "all but cpu and memory": 1}
 SCARCE = "scarce on a node"
 LITTLE_CPU, LITTLE_MEMORY, FEW_SLOTS, LITTLE_OF_ALL, A_KEY_MISSING = (
     "cpu",
@@ -253,7 +265,7 @@ LITTLE_CPU, LITTLE_MEMORY, FEW_SLOTS, LITTLE_OF_ALL, A_KEY_MISSING = (
     "all of it",
     "a key is missing",
 )
-SCARCITIES = {LITTLE_CPU: 6, LITTLE_MEMORY: 6, FEW_SLOTS: 4, LITTLE_OF_ALL: 3, A_KEY_MISSING: 1, "nothing": 3}
+SCARCITIES = {LITTLE_CPU: 6, LITTLE_MEMORY: 6, FEW_SLOTS: 4, LITTLE_OF_ALL: 3, A_KEY_MISSING: 2, "nothing": 3}
 
 
 @dataclass(frozen=True, slots=True)

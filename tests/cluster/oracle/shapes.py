@@ -12,6 +12,7 @@ GROUP = "pod shape"
 MAIN, SIDECAR = "main", "sidecar"
 FRACTIONS = "fractions in several containers"
 UNLIKE_LIMIT = "a request unlike its limit"
+NOTHING_ASKED = "no resources at all"
 NOT_WHOLE = (FRACTIONS, UNLIKE_LIMIT)
 
 Part = tuple[Json, Json]
@@ -351,14 +352,22 @@ def _compute_resized(pod: _Pod) -> Part:
     return spec, {"containerStatuses": [pod.status(MAIN, more, pod.beside()), pod.status("second", None, more)]}
 
 
+def _level_status_alone(pod: _Pod) -> Part:
+    spec, _ = _containers(pod.idle())
+    more = {"cpu": "1700m", "memory": "1700Mi"}
+    allocated, held = (more, pod.beside()) if pod.dice.chance(0.5) else (pod.beside(), more)
+    return spec, {"allocatedResources": allocated, "resources": {"requests": held}}
+
+
 BESIDE: Mapping[str, Callable[[_Pod], Part]] = {
     "no devices": _without_devices,
-    "no resources at all": _without_anything,
+    NOTHING_ASKED: _without_anything,
     "a large init container": _peak,
     "a large overhead": _heavy_overhead,
     "pod-level requests": _level_over_containers,
     "pod-level requests resized": _level_resized,
     "pod-level requests resized in vain": _level_infeasible,
     "cpu and memory resized": _compute_resized,
+    "cpu and memory resized, said of the pod": _level_status_alone,
 }
 """Shapes in which cpu and memory matter more than devices."""
