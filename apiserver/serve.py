@@ -16,6 +16,7 @@ from apiserver.cluster.client import ClusterClient, ConfigurationError, connect
 from apiserver.cluster.live import Live
 from apiserver.cluster.view import View
 from apiserver.delegation import Reviews, Trust
+from apiserver.garbage import settle
 from apiserver.inputs import STDIN, USER_AGENT, InputError, load_snapshot, make_view
 from apiserver.serving.authentication import Authenticator
 from apiserver.serving.authorization import Authorizer
@@ -154,6 +155,7 @@ async def _serve_cluster(settings: Settings) -> None:
             group.create_task(trust.follow(client), name="reflector authentication")
             group.create_task(_reload_certificate(context), name="certificate reload")
             group.create_task(live.run(client), name="live")
+            group.create_task(settle(live.unsynced), name="garbage")
 
 
 def _install(

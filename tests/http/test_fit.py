@@ -132,7 +132,12 @@ async def test_many_nodes(client: Client, cluster: Cluster, accept: str) -> None
     assert (await client.get("/livez")).status == 200
     text = await (await large).text()
     page: Any = yaml.safe_load(text) if accept == "application/yaml" else json.loads(text)
-    assert len(page["rows" if accept == TABLE else "nodes"]) == 1500
+    expected = [[f"w{number:04}", 4] for number in range(1500)]
+    if accept == TABLE:
+        assert [row["cells"] for row in page["rows"]] == expected
+    else:
+        assert [[node["name"], node["count"]] for node in page["nodes"]] == expected
+        assert page["fits"] == 100
 
 
 class Toy:
