@@ -76,7 +76,6 @@ class Reading:
     def close(self) -> None:
         """End all watches, cleanly and soon."""
         self._closing.set()
-        self._writer.shutdown(wait=False, cancel_futures=True)
         for resource in self._served.resources:
             resource.store.wake()
 

@@ -7,8 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from apiserver.cluster.live import _Pods
 from apiserver.cluster.loads import Load, Loads, PodKey
-from apiserver.cluster.objects import PodObject, to_load
+from apiserver.cluster.objects import PodObject, PodReading, read_pod, to_load
+from apiserver.cluster.view import View
 from apiserver.gpu.nodes import Compute
 
 Json = dict[str, Any]
@@ -174,6 +176,34 @@ def test_short_way_is_the_long_way(requests: list[Json], statuses: list[Json], c
     spec = {"containers": containers, "overhead": overhead}
     status = {"containerStatuses": statuses, "conditions": conditions}
     assert load(spec, status) == load({**spec, "initContainers": [{"name": "i"}]}, status)
+
+
+def reading(name: str, node: str, cpu: str, phase: str = "Running") -> PodReading:
+    """What is kept of a pod of one container without devices."""
+    spec = {"nodeName": node, "containers": [container("c", cpu)]}
+    raw = {"metadata": {"name": name, "namespace": "ns"}, "spec": spec, "status": {"phase": phase}}
+    return read_pod(msgspec.convert(raw, PodObject))
+
+
+def test_view_is_told_of_loads() -> None:
+    """What the reflector of pods says reaches the sums: lists, changes, ends, and objects that cannot be read."""
+    view = View()
+    told = _Pods(view)
+    told.replace(
+        [reading("p", "n", "1"), reading("q", "n", "2"), reading("r", "", "4"), reading("s", "n", "8", "Failed")]
+    )
+    found = [view.loads.on("n")]
+    told.apply("ADDED", reading("r", "n", "4"))
+    found.append(view.loads.on("n"))
+    told.apply("MODIFIED", reading("q", "n", "2", "Succeeded"))
+    found.append(view.loads.on("n"))
+    told.apply("DELETED", reading("p", "n", "1"))
+    found.append(view.loads.on("n"))
+    told.reject("ns/r", "broken")
+    found.append(view.loads.on("n"))
+    told.replace([reading("p", "m", "1")])
+    assert [(each.cpu_milli, each.pods) for each in found] == [(3000, 2), (7000, 3), (5000, 2), (4000, 1), (0, 0)]
+    assert (view.loads.on("m").pods, view.loads.by_node().keys()) == (1, {"m"})
 
 
 KEYS = st.tuples(st.sampled_from(["a", "b"]), st.sampled_from(["p", "q"]))
