@@ -4,6 +4,7 @@ import asyncio
 import logging
 import signal
 import socket
+import sys
 import time
 from collections.abc import Callable, Coroutine
 from datetime import UTC, datetime
@@ -30,6 +31,7 @@ from apiserver.serving.versions import ServerClock, VersionSource
 from apiserver.settings import Input, Settings
 
 _SNAPSHOT_POLL_SECONDS: Final = 1
+_SWITCH_SECONDS: Final = 0.001
 _CERTIFICATE_POLL_SECONDS: Final = 60
 _SYNC_GRACE_SECONDS: Final = 60
 """After this the pod reports ready although it is not synced: were every replica unready, the APIService would be
@@ -45,6 +47,8 @@ def serve(settings: Settings) -> None:
         InputError: the objects to serve cannot be had.
         OSError: the address or port cannot be had.
     """
+    # A large Table is written in a thread of its own, and the loop waits so long for it at every call that gives way.
+    sys.setswitchinterval(_SWITCH_SECONDS)
     run = {Input.SNAPSHOT: _serve_snapshot, Input.LOCAL: _serve_local, Input.CLUSTER: _serve_cluster}[settings.input]
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.run(_until_signalled(run(settings)))

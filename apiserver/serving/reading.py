@@ -17,7 +17,7 @@ from typing import Any, Final
 import orjson
 from aiohttp import web
 
-from apiserver.serving.negotiation import META_GROUP, PARTIAL, PARTIAL_LIST, TABLE, Representation, negotiate
+from apiserver.serving.negotiation import JSON, META_GROUP, PARTIAL, PARTIAL_LIST, TABLE, Representation, negotiate
 from apiserver.serving.options import GET_OPTIONS, read_options
 from apiserver.serving.pages import Page, read_page
 from apiserver.serving.request_info import RequestInfo
@@ -33,7 +33,8 @@ _MAX_PARTS: Final = 3
 _MIN_WATCH_SECONDS: Final = 1800
 _BUSY_SECONDS: Final = 1
 _ROWS_IN_PASSING: Final = 200
-"""An object of more rows is written out beside the event loop: as a Table or YAML, thousands take up to a second."""
+"""An object of more rows is made into a Table or YAML beside the event loop: of thousands that takes up to a second,
+while plain JSON takes 3 ms."""
 
 
 class Reading:
@@ -47,7 +48,7 @@ class Reading:
         self._served = served
         self._closing = asyncio.Event()
         self._running: Counter[str] = Counter()
-        # One thread, whatever is asked for: the loop then waits for no more than one other to give way, which is 5 ms.
+        # One thread, whatever is asked for: the loop then never waits for more than one other to give way.
         self._writer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="writer")
 
     async def answer(self, request: web.Request, info: RequestInfo) -> web.StreamResponse:
@@ -100,7 +101,8 @@ class Reading:
             if found is None:
                 raise NotFound.object(info.group, info.resource, info.name)
             write = bind(self._represent, request, found, subresource.layout, representation)
-            if len(subresource.layout.rows(found)) <= _ROWS_IN_PASSING:
+            is_quick = representation.media_type == JSON and not representation.convert_to
+            if is_quick or len(subresource.layout.rows(found)) <= _ROWS_IN_PASSING:
                 return write()
             return await asyncio.get_running_loop().run_in_executor(self._writer, write)
 

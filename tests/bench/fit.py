@@ -95,7 +95,9 @@ async def main() -> None:
     nodes = int(sys.argv[1]) if len(sys.argv) > 1 else NODES
     served = install(make_view(nodes), VersionSource(lambda: 1.8e9), lambda: None)
     app = make_app(Handlers(served, Health(), "0.1.0"), [only_loopback])
-    await settle(lambda: None)  # as a server on a cluster does
+    # As a server on a cluster does.
+    sys.setswitchinterval(0.001)
+    await settle(lambda: None)
     async with listening(app, address="127.0.0.1", port=0) as base:
         url = f"{base}/apis/catalog.cozystack.io/v1alpha1/gpuclasses/gpu/fit?{QUERY}"
         async with aiohttp.ClientSession() as session:
