@@ -1,1 +1,1 @@
-"""Measurements: what it costs, printed, with generous bounds in the ordinary test run."""
+"""Figures of what things cost, taken on purpose; some are bounded, generously, in the ordinary test run."""
