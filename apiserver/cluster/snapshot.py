@@ -144,7 +144,9 @@ def _take(item: Mapping[str, Any], snapshot: Snapshot) -> None:
     try:
         match (group, kind):
             case ("", "Node"):
-                snapshot.nodes.append(to_node(msgspec.convert(item, NodeObject)))
+                node = to_node(msgspec.convert(item, NodeObject))
+                _require_text(node)
+                snapshot.nodes.append(node)
             case ("", "Pod"):
                 _take_pod(msgspec.convert(item, PodObject), snapshot)
             case ("cozystack.io", "GPUClass"):
@@ -172,6 +174,7 @@ def _take(item: Mapping[str, Any], snapshot: Snapshot) -> None:
 
 def _take_pod(raw: PodObject, snapshot: Snapshot) -> None:
     pod, load = to_pod(raw), to_load(raw)
+    _require_text(raw.metadata.namespace, raw.metadata.name)
     if pod is not None:
         snapshot.pods.append(pod)
     if load is not None:

@@ -337,6 +337,7 @@ def test_whatever_is_wrong(nodes: Any, pods: Any, classes: Any) -> None:  # noqa
 
 
 @given(body=st.binary(max_size=200))
+@settings(deadline=None)
 def test_any_bytes(body: bytes) -> None:
     """Any bytes between two good objects leave at least one readable or the whole list refused, and never crash."""
     decoder: Decoder[Any] = Decoder(NODES.item_type)
@@ -364,3 +365,23 @@ def test_bad_dump(text: str) -> None:
     """A dump that no parser can read is refused in one sentence, not with a traceback."""
     with pytest.raises(SnapshotError):
         parse_snapshot(text)
+
+
+@pytest.mark.parametrize("kind", ["Node", "Pod"])
+@pytest.mark.parametrize("key", ["name", "namespace"])
+def test_names_of_a_dump_can_be_written(kind: str, key: str) -> None:
+    """A dump's object with a name that no answer can carry is left out and told of, and costs no other."""
+    bad = {"name": "bad", "namespace": "ns", key: "\ud800"}
+    good = GOOD_NODE if kind == "Node" else GOOD_POD
+    items = [{"kind": kind, "apiVersion": "v1", **good}, {"kind": kind, "apiVersion": "v1", **good, "metadata": bad}]
+    snapshot = parse_snapshot("".join(map(json.dumps, items)))
+    is_left_out = (kind, key) != ("Node", "namespace")  # which is not read
+    assert len(snapshot.rejected) == is_left_out
+    assert len(snapshot.nodes) + len(snapshot.loads) == 2 - is_left_out
+
+
+def test_taints_of_a_dump_can_be_written() -> None:
+    """The same of what else of a node is told: its taints."""
+    node = {**GOOD_NODE, "kind": "Node", "apiVersion": "v1", "spec": {"taints": [{"key": "\ud800", "effect": "x"}]}}
+    snapshot = parse_snapshot(json.dumps(node))
+    assert (len(snapshot.rejected), snapshot.nodes) == (1, [])
