@@ -4,6 +4,7 @@ PORT ?= 8080
 N ?= 1000
 SEED ?= 1
 KILLS ?= 50
+FIT ?=
 BIN := .venv/bin
 LOCK := requirements.lock
 UV_FLAGS := --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header pyproject.toml
@@ -45,8 +46,8 @@ unit: setup ## Only the tests that need no cluster.
 cluster: setup ## Start etcd, kube-apiserver and kube-scheduler with the catalog installed; Ctrl-C stops all.
 	$(BIN)/python -m tests.cluster
 
-oracle: setup ## Let the real kube-scheduler judge N random clusters (N=1000, SEED=1).
-	$(BIN)/python -m tests.cluster.oracle --clusters $(N) --seed $(SEED)
+oracle: setup ## Let the real kube-scheduler judge N random clusters (N=1000, SEED=1; FIT=1: cpu, memory and slots too).
+	$(BIN)/python -m tests.cluster.oracle --clusters $(N) --seed $(SEED) $(if $(FIT),--fit)
 
 conformance: setup ## Run every real client against two replicas: kubectl, client-go, Terraform, Headlamp's requests, …
 	$(BIN)/python -m tests.conformance

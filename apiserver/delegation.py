@@ -26,7 +26,7 @@ class ConfigMap(msgspec.Struct):
     data: dict[str, str] | None = None
 
 
-CONFIG: Final = Collection(
+CONFIG: Final[Collection[ConfigMap]] = Collection(
     "authentication configuration",
     "/api/v1/namespaces/kube-system/configmaps",
     ConfigMap,

@@ -5,6 +5,7 @@ import logging
 import os
 import signal
 import socket
+import sys
 import time
 from collections.abc import Callable, Coroutine
 from contextlib import AbstractAsyncContextManager
@@ -20,6 +21,7 @@ from apiserver.cluster.live import Live
 from apiserver.cluster.tenancy import Tenancy
 from apiserver.cluster.view import View
 from apiserver.delegation import Reviews, Trust
+from apiserver.garbage import settle
 from apiserver.inputs import STDIN, USER_AGENT, InputError, load_snapshot, make_tenancy, make_view
 from apiserver.serving.authentication import Authenticator
 from apiserver.serving.authorization import Authorizer
@@ -35,6 +37,7 @@ from apiserver.serving.versions import ServerClock, VersionSource
 from apiserver.settings import Input, Settings
 
 _SNAPSHOT_POLL_SECONDS: Final = 1
+_SWITCH_SECONDS: Final = 0.001
 _CERTIFICATE_POLL_SECONDS: Final = 60
 _SYNC_GRACE_SECONDS: Final = 60
 """After this the pod reports ready although it is not synced: were every replica unready, the APIService would be
@@ -54,6 +57,8 @@ def serve(settings: Settings) -> None:
         InputError: the objects to serve cannot be had.
         OSError: the address or port cannot be had.
     """
+    # A large Table is written in a thread of its own, and the loop waits so long for it at every call that gives way.
+    sys.setswitchinterval(_SWITCH_SECONDS)
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.run(_serve(settings))
 
@@ -120,8 +125,8 @@ async def _serve_snapshot(settings: Settings, shutdown: Shutdown) -> None:
     load_snapshot(settings.snapshot).fill(view, tenancy, kubevirt=settings.kubevirt)
     versions = VersionSource(ServerClock(wall=datetime.now(UTC).timestamp()))
     health = Health(ready={"shutdown": shutdown.problem})
-    offering = None if tenancy is None else Offering(tenancy, settings.tenant_rules, lambda: None)
-    handlers = Handlers(install(view, versions, lambda: None, offering), health, __version__)
+    served = _install(settings, view, tenancy, versions, lambda: None, lambda: None)
+    handlers = Handlers(served, health, __version__)
     app = make_app(handlers, [only_loopback, *_limits(settings)], shutdown)
     server = listening(app, address=settings.bind_address, port=settings.insecure_port)
 
@@ -206,6 +211,7 @@ async def _serve_cluster(settings: Settings, shutdown: Shutdown) -> None:
             group.create_task(trust.follow(client), name="reflector authentication")
             group.create_task(_reload_certificate(context), name="certificate reload")
             group.create_task(live.run(client), name="live")
+            group.create_task(settle(live.unsynced), name="garbage")
 
     await _serve_until(shutdown, server, work, settings.shutdown_delay)
 
@@ -219,8 +225,15 @@ def _make_live(settings: Settings) -> tuple[Live, Callable[[VersionSource], Grou
     """What follows the cluster, and how what it knows is served."""
     view, tenancy = make_view(settings), make_tenancy(settings)
     live = Live(view, tenancy=tenancy, kubevirt=settings.kubevirt, max_staleness=settings.max_staleness)
-    offering = None if tenancy is None else Offering(tenancy, settings.tenant_rules, live.tenants_untold)
-    return live, lambda versions: install(view, versions, live.untold, offering)
+    return live, lambda versions: _install(settings, view, tenancy, versions, live.untold, live.tenants_untold)
+
+
+def _install(
+    settings: Settings, view: View, tenancy: Tenancy | None, versions: VersionSource, unsynced: Check, untold: Check
+) -> GroupVersion:
+    """What is served; the last two say why no true answer can be given yet, about classes and to tenants."""
+    offering = None if tenancy is None else Offering(tenancy, settings.tenant_rules, untold)
+    return install(view, versions, unsynced, offering, vm_memory_overhead=settings.vm_memory_overhead)
 
 
 def _live_checks(live: Live) -> dict[str, Check]:

@@ -10,6 +10,7 @@ from typing import Final, TypeVar
 
 from apiserver.gpu.classes import MAX_CLASS_NAME, is_label_value
 from apiserver.gpu.ownership import ResourceNames
+from apiserver.gpu.quantity import MalformedQuantityError, parse_milli, whole
 from apiserver.gpu.resources import is_dns_subdomain, is_qualified_name
 from apiserver.gpu.tenants import CLASS_PLACEHOLDER, TenantRules
 from apiserver.serving.durations import parse_duration
@@ -68,6 +69,7 @@ class Settings:
             are counted.
         tenant_offers: whether offers to tenants are served, for which namespaces and ResourceQuotas are watched.
         tenant_rules: the names that the platform has agreed on with its tenants.
+        vm_memory_overhead: bytes of memory that a VM's launcher takes beyond what is asked for in `gpuclasses/fit`.
         verbosity: 0 quiet, 1 notable events, 2 everything.
         name: the one class to print, for `get`.
         output: how to print, for `get`.
@@ -90,6 +92,7 @@ class Settings:
     kubevirt: bool = False
     tenant_offers: bool = True
     tenant_rules: TenantRules = field(default_factory=TenantRules)
+    vm_memory_overhead: int = 0
     verbosity: int = 1
     name: str = ""
     output: str = "table"
@@ -121,6 +124,7 @@ def make_parser() -> argparse.ArgumentParser:
     serve.add_argument(
         "--max-requests-inflight", metavar="NUMBER", help="requests answered at once, watches apart; 0: any (400)"
     )
+    serve.add_argument("--vm-memory-overhead", metavar="QUANTITY", help="added to each pod's memory in fit (0)")
     serve.add_argument("--tls-cert-file", metavar="FILE", help="serving certificate (a self-signed one is made)")
     serve.add_argument("--tls-private-key-file", metavar="FILE", help="key of --tls-cert-file")
     serve.add_argument(
@@ -198,6 +202,7 @@ class _Reader:
                 self._value("vgpu_entitlement_label", _label, defaults.tenant_rules.entitlement),
                 self._value("license_secret_name", _secret_name, defaults.tenant_rules.license_secret_name),
             ),
+            vm_memory_overhead=self._value("vm_memory_overhead", _bytes, defaults.vm_memory_overhead),
             verbosity=self._value("verbosity", _verbosity, 0 if get else defaults.verbosity),
             name=self._text("name"),
             output=self._value("output", _output, defaults.output),
@@ -343,6 +348,16 @@ def _delay(text: str) -> float:
     if seconds < 0:
         raise ValueError("a duration of 0s or more")
     return seconds
+
+
+def _bytes(text: str) -> int:
+    try:
+        number = whole(parse_milli(text))
+    except MalformedQuantityError:
+        number = -1
+    if number < 0:
+        raise ValueError("a quantity of memory such as 300Mi")
+    return number
 
 
 def _verbosity(text: str) -> int:

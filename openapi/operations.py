@@ -12,6 +12,7 @@ from openapi_schema_pydantic.v3.v3_0_3.path_item import PathItem
 from openapi_schema_pydantic.v3.v3_0_3.response import Response
 
 from apiserver.catalog.schema import STATUS, Collection, Object
+from apiserver.catalog.schema import Parameter as DeclaredParameter
 from openapi.definitions import GVK, Definitions, capitalized
 from openapi.models import Operation, Reference, Schema
 
@@ -118,7 +119,11 @@ class _Paths:
         whole = self._collection.kind.name
         operation_id = f"read{self._infix}{scope}{whole}{capitalized(name)}"
         said = f"Read {name} of one {whole}."
-        return self._operation(operation_id, "get", kind, said, self._definitions.reference(kind), _TYPES)
+        operation = self._operation(operation_id, "get", kind, said, self._definitions.reference(kind), _TYPES)
+        asked = self._collection.parameters.get(name, ())
+        if asked:
+            operation.parameters = [_declared(each) for each in sorted(asked, key=lambda each: each.name)]
+        return operation
 
     def _operation(
         self, operation_id: str, action: str, kind: Object, said: str, answer: Reference, types: tuple[str, ...]
@@ -151,6 +156,15 @@ def _response(said: str, answer: Reference, types: tuple[str, ...]) -> Response:
 def _query(name: str, type_: str, said: str) -> Parameter:
     schema = Schema.parse_obj({"type": type_})
     return Parameter.parse_obj({"name": name, "in": "query", "description": said, "schema": schema})
+
+
+def _declared(parameter: DeclaredParameter) -> Parameter:
+    type_ = parameter.type
+    schema = Schema.parse_obj({"type": type_.type, **({"format": type_.format} if type_.format else {})})
+    content: dict[str, Any] = {"name": parameter.name, "in": "query", "description": parameter.description}
+    if parameter.required:
+        content["required"] = True
+    return Parameter.parse_obj({**content, "schema": schema})
 
 
 def _path(name: str, said: str) -> Parameter:

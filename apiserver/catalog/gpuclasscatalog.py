@@ -37,26 +37,26 @@ def catalog_object(view: View, name: str) -> dict[str, Any] | None:
         "capacity": {**totals, "pending": int64(waiting.pending), "nominated": int64(waiting.nominated)},
         "placement": [{"devices": devices, "instances": int64(instances)} for devices, instances in placement],
         "placementTruncated": totals["maxPerInstance"] > MAX_PLACEMENT,
-        "notes": _notes(view, report.gpu_class),
+        "notes": notes(view, report.gpu_class),
         "nodes": [_node(node) for node in view.nodes(name)],
         "nodesWithoutResource": view.nodes_without_resource(name),
     }
     return page
 
 
-def _notes(view: View, gpu_class: GPUClass) -> list[str]:
+def notes(view: View, gpu_class: GPUClass) -> list[str]:
     """What a reader should know besides the figures."""
-    notes = []
+    said = []
     device_classes = view.device_classes(gpu_class.name)
     if device_classes:
         names = ", ".join(device_classes[:_NAMED_DEVICE_CLASSES])
-        notes.append(
+        said.append(
             f"DRA maps {gpu_class.resource_name} to {len(device_classes)} DeviceClasses ({names}): devices handed out "
             "that way are not counted, so the scheduler may place more than is said here."
         )
     if view.permits.stale:
-        notes.append("KubeVirt's table of permitted devices cannot be read at present; what was last known was used.")
-    return notes
+        said.append("KubeVirt's table of permitted devices cannot be read at present; what was last known was used.")
+    return said
 
 
 def _terms(gpu_class: GPUClass) -> dict[str, Any]:

@@ -5,11 +5,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-from apiserver.catalog import gpuclasscatalog, gpuclasses, gpuoffers
+from apiserver.catalog import gpuclasscatalog, gpuclasses, gpufit, gpuoffers
 from apiserver.catalog.gpuoffers import Offering
 from apiserver.cluster.view import View
 from apiserver.serving.openapi import OpenAPI, without_resource
-from apiserver.serving.resources import GroupVersion, Resource, Subresource
+from apiserver.serving.resources import GroupVersion, Parameters, Resource, Subresource
 from apiserver.serving.status import ServiceUnavailable
 from apiserver.serving.store import ResourceStore
 from apiserver.serving.versions import VersionSource
@@ -20,7 +20,12 @@ _RETRY_SECONDS: Final = 1
 
 
 def install(
-    view: View, versions: VersionSource, unsynced: Callable[[], str | None], offering: Offering | None = None
+    view: View,
+    versions: VersionSource,
+    unsynced: Callable[[], str | None],
+    offering: Offering | None = None,
+    *,
+    vm_memory_overhead: int = 0,
 ) -> GroupVersion:
     """Declare everything that is served.
 
@@ -29,8 +34,9 @@ def install(
         versions: makes resourceVersions.
         unsynced: says why no true answer can be given yet, or None when one can.
         offering: what offers to tenants are made from; without it they are not served, and nothing names them.
+        vm_memory_overhead: bytes that a VM's launcher takes beyond the memory that is asked for in `gpuclasses/fit`.
     """
-    resources = [_gpuclasses(view, versions, _requiring(unsynced))]
+    resources = [_gpuclasses(view, versions, _requiring(unsynced), vm_memory_overhead)]
     if offering is None:
         return GroupVersion(gpuclasses.GROUP, gpuclasses.VERSION, resources, read_openapi(offers=False))
     resources.append(_gpuoffers(view, offering, versions))
@@ -48,8 +54,9 @@ def _requiring(unsynced: Callable[[], str | None]) -> Callable[[], None]:
     return require
 
 
-def _gpuclasses(view: View, versions: VersionSource, require_sync: Callable[[], None]) -> Resource:
-
+def _gpuclasses(
+    view: View, versions: VersionSource, require_sync: Callable[[], None], vm_memory_overhead: int
+) -> Resource:
     def refresh(store: ResourceStore) -> None:
         require_sync()
         taken = changes.take()
@@ -63,13 +70,18 @@ def _gpuclasses(view: View, versions: VersionSource, require_sync: Callable[[], 
             else:
                 store.put(("", name), gpuclasses.gpu_class_object(report))
 
-    def read_catalog(_: str, name: str) -> dict[str, Any] | None:
+    async def read_catalog(_: str, name: str, __: Parameters) -> dict[str, Any] | None:
         require_sync()
         return gpuclasscatalog.catalog_object(view, name)
+
+    async def read_fit(_: str, name: str, parameters: Parameters) -> dict[str, Any] | None:
+        require_sync()
+        return await gpufit.fit_object(view, name, parameters, vm_memory_overhead)
 
     store = ResourceStore(versions, refresh)
     changes = view.follow(store.touch)
     catalog = Subresource("catalog", gpuclasscatalog.KIND, gpuclasscatalog.LAYOUT, read_catalog)
+    fit = Subresource("fit", gpufit.KIND, gpufit.LAYOUT, read_fit, at_once=gpufit.AT_ONCE)
     return Resource(
         plural="gpuclasses",
         singular="gpuclass",
@@ -79,7 +91,7 @@ def _gpuclasses(view: View, versions: VersionSource, require_sync: Callable[[], 
         layout=gpuclasses.LAYOUT,
         short_names=("gpucatalog",),
         categories=("gpu",),
-        subresources=(catalog,),
+        subresources=(catalog, fit),
         fields=gpuclasses.FIELDS,
     )
 

@@ -77,6 +77,23 @@ class Object:
 
 
 @dataclass(frozen=True, slots=True)
+class Parameter:
+    """One parameter of the query, besides those that every path takes.
+
+    Attributes:
+        name: as in the query.
+        type: of its value.
+        description: what it means.
+        required: a request without it is refused.
+    """
+
+    name: str
+    type: Scalar
+    description: str
+    required: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Collection:
     """A resource as its paths show it.
 
@@ -86,6 +103,7 @@ class Collection:
         list_kind: many.
         namespaced: whether objects live in namespaces.
         subresources: name to the kind that answers it.
+        parameters: name of a subresource to what can be asked of it.
         field_selectors: the fields that a list can be restricted by.
     """
 
@@ -94,6 +112,7 @@ class Collection:
     list_kind: Object
     namespaced: bool = False
     subresources: Mapping[str, Object] = field(default_factory=dict)
+    parameters: Mapping[str, tuple[Parameter, ...]] = field(default_factory=dict)
     field_selectors: tuple[str, ...] = ("metadata.name",)
 
 
@@ -154,7 +173,7 @@ LIST_META: Final = Object(
 
 API_VERSION: Final = Field("apiVersion", STRING, "Group and version of this answer.")
 KIND: Final = Field("kind", STRING, "Kind of this answer.")
-_METADATA: Final = Field("metadata", OBJECT_META, "Name, identity, version, times, labels and annotations.")
+METADATA: Final = Field("metadata", OBJECT_META, "Name, identity, version, times, labels and annotations.")
 
 
 # The stored spec in its normal form. None of its fields is required: a stored object may be older than today's rules,
@@ -306,7 +325,7 @@ FIGURES: Final = (
 )
 """The capacity of a class; always computed when asked, never stored."""
 
-_VERDICT: Final = (
+VERDICT: Final = (
     Field(
         "offered", BOOLEAN, "Whether the class can be ordered at all. It can while it has nothing free.", required=True
     ),
@@ -324,7 +343,7 @@ _STATUS: Final = Object(
     "What is true of the class now. All figures are whole devices of the class's resource name.",
     (
         *FIGURES,
-        *_VERDICT,
+        *VERDICT,
         Field(
             "sharesWith",
             ListOf(STRING),
@@ -348,7 +367,7 @@ GPU_CLASS: Final = Object(
     (
         API_VERSION,
         KIND,
-        _METADATA,
+        METADATA,
         Field("spec", _SPEC, "What the class is, as it is stored in gpuclasses.cozystack.io."),
         Field("status", _STATUS, "What is free now, and whether the class is offered."),
     ),
@@ -386,7 +405,7 @@ _OFFER: Final = Object(
             Scalar("integer", "int32", (1, 4)),
             "FeatureType of the guest's licence client: 1 for NVIDIA vGPU, 4 for NVIDIA Virtual Compute Server.",
         ),
-        *_VERDICT,
+        *VERDICT,
     ),
 )
 
@@ -465,7 +484,7 @@ GPU_CLASS_CATALOG: Final = Object(
     (
         API_VERSION,
         KIND,
-        _METADATA,
+        METADATA,
         Field("offer", _OFFER, "What is sold, and whether it can be ordered.", required=True),
         Field("capacity", _CAPACITY, "The figures of the class in whole devices.", required=True),
         Field(
@@ -537,13 +556,4 @@ STATUS: Final = Object(
         ),
         Field("code", INT32, "HTTP status code of the answer."),
     ),
-)
-
-
-GPU_CLASSES: Final = Collection(
-    plural="gpuclasses",
-    kind=GPU_CLASS,
-    list_kind=GPU_CLASS_LIST,
-    subresources={"catalog": GPU_CLASS_CATALOG},
-    field_selectors=("metadata.name", "spec.mode", "spec.vendor", "status.offered"),
 )

@@ -26,7 +26,9 @@ class DeviceClassObject(msgspec.Struct):
     spec: DeviceClassSpec = msgspec.field(default_factory=DeviceClassSpec)
 
 
-DEVICE_CLASSES: Final = Collection("deviceclasses", "/apis/resource.k8s.io/v1/deviceclasses", DeviceClassObject)
+DEVICE_CLASSES: Final[Collection[DeviceClassObject]] = Collection(
+    "deviceclasses", "/apis/resource.k8s.io/v1/deviceclasses", DeviceClassObject
+)
 
 
 def mapped_names(device_classes: Iterable[DeviceClassObject]) -> dict[str, tuple[str, ...]]:

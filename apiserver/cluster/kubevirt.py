@@ -49,7 +49,7 @@ class KubeVirtObject(msgspec.Struct):
     spec: KubeVirtSpec = msgspec.field(default_factory=KubeVirtSpec)
 
 
-KUBEVIRTS: Final = Collection("kubevirts", "/apis/kubevirt.io/v1/kubevirts", KubeVirtObject)
+KUBEVIRTS: Final[Collection[KubeVirtObject]] = Collection("kubevirts", "/apis/kubevirt.io/v1/kubevirts", KubeVirtObject)
 
 
 def permitted_names(kubevirts: Iterable[KubeVirtObject]) -> frozenset[str] | None:

@@ -8,8 +8,9 @@ from typing import Any, Final
 
 from apiserver.cluster.dra import DEVICE_CLASSES, DeviceClassObject, mapped_names
 from apiserver.cluster.kubevirt import KUBEVIRTS, KubeVirtObject, permitted_names
+from apiserver.cluster.loads import PodKey
 from apiserver.cluster.namespaces import NAMESPACES, QUOTAS, NamespaceObject, QuotaObject, to_namespace, to_quota
-from apiserver.cluster.objects import NodeObject, PodObject, to_node, to_pod
+from apiserver.cluster.objects import NodeObject, PodObject, PodReading, read_pod, to_node
 from apiserver.cluster.optional import Known, OptionalKind
 from apiserver.cluster.reflector import DEFAULT_PACE, Collection, Reflector, Transport
 from apiserver.cluster.tenancy import Tenancy
@@ -20,13 +21,14 @@ from apiserver.gpu.offers import Permits
 CLASSES: Final[Collection[dict[str, Any]]] = Collection(
     "gpuclasses", "/apis/cozystack.io/v1alpha1/gpuclasses", dict[str, Any]
 )
-NODES: Final = Collection("nodes", "/api/v1/nodes", NodeObject)
-PODS: Final = Collection(
+NODES: Final[Collection[NodeObject]] = Collection("nodes", "/api/v1/nodes", NodeObject)
+PODS: Final[Collection[PodReading]] = Collection(
     "pods",
     "/api/v1/pods",
     PodObject,
     # A pod in a terminal phase weighs nothing; leaving it out here makes its end a DELETED event.
     field_selector="status.phase!=Succeeded,status.phase!=Failed",
+    read=read_pod,
 )
 _REFUSALS: Final = (401, 403, 404)
 _log = logging.getLogger(__name__)
@@ -84,24 +86,35 @@ class _Nodes:
 
 
 class _Pods:
-    """Tells the view of Pods; those that hold no devices are not kept."""
+    """Tells the view of Pods."""
 
     def __init__(self, view: View) -> None:
         self._view = view
 
-    def replace(self, objects: list[PodObject]) -> None:
-        self._view.replace_pods(pod for pod in map(to_pod, objects) if pod is not None)
+    def replace(self, objects: list[PodReading]) -> None:
+        self._view.replace_pods(each.pod for each in objects if each.pod is not None)
+        self._view.loads.replace((each.key, each.load) for each in objects if each.load is not None)
 
-    def apply(self, event_type: str, obj: PodObject) -> None:
-        pod = None if event_type == "DELETED" else to_pod(obj)
-        if pod is None:
-            self._view.delete_pod((obj.metadata.namespace, obj.metadata.name))
+    def apply(self, event_type: str, obj: PodReading) -> None:
+        if event_type == "DELETED":
+            self._forget(obj.key)
+            return
+        if obj.pod is None:
+            self._view.delete_pod(obj.key)
         else:
-            self._view.apply_pod(pod)
+            self._view.apply_pod(obj.pod)
+        if obj.load is None:
+            self._view.loads.delete(obj.key)
+        else:
+            self._view.loads.apply(obj.key, obj.load)
 
     def reject(self, name: str, _: str) -> None:
         namespace, _, pod_name = name.rpartition("/")
-        self._view.delete_pod((namespace, pod_name))
+        self._forget((namespace, pod_name))
+
+    def _forget(self, key: PodKey) -> None:
+        self._view.delete_pod(key)
+        self._view.loads.delete(key)
 
 
 class _Namespaces:

@@ -53,8 +53,10 @@ class QuotaObject(msgspec.Struct, gc=False):
     status: QuotaStatus = msgspec.field(default_factory=QuotaStatus)
 
 
-NAMESPACES: Final = Collection("namespaces", "/api/v1/namespaces", NamespaceObject, metadata_only=True)
-QUOTAS: Final = Collection("resourcequotas", "/api/v1/resourcequotas", QuotaObject)
+NAMESPACES: Final[Collection[NamespaceObject]] = Collection(
+    "namespaces", "/api/v1/namespaces", NamespaceObject, metadata_only=True
+)
+QUOTAS: Final[Collection[QuotaObject]] = Collection("resourcequotas", "/api/v1/resourcequotas", QuotaObject)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,12 +10,12 @@ Source: client-go tools/cache/reflector.go (1.37), without its WatchList mode.
 import asyncio
 import logging
 import random
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from types import GenericAlias
-from typing import Generic, NoReturn, Protocol, TypeVar
+from typing import Any, Generic, NoReturn, Protocol, TypeVar
 
 import msgspec
 
@@ -68,14 +68,20 @@ class Handler(Protocol[T]):
         """
 
 
+def _whole(decoded: T) -> T:
+    return decoded
+
+
 @dataclass(frozen=True, slots=True)
 class Collection(Generic[T]):
-    """What is listed and watched.
+    """What is listed and watched, and what is kept of each object.
 
     Attributes:
         name: for logs and health, for example `pods`.
         path: for example `/api/v1/pods`.
         item_type: the msgspec type an object is decoded into.
+        read: what of a decoded object the handler is told; by default the whole of it. It is called page by page, so
+            that a list of many large objects is never in memory as a whole. It raises nothing.
         field_selector: as Kubernetes writes it; empty for all objects.
         page_size: objects in one page of a list.
         metadata_only: whether nothing but the metadata of the objects is asked for.
@@ -83,9 +89,10 @@ class Collection(Generic[T]):
 
     name: str
     path: str
-    item_type: type[T]
+    item_type: type[Any]
     field_selector: str = ""
     page_size: int = 500
+    read: Callable[[Any], T] = _whole
     metadata_only: bool = False
 
     @property
@@ -245,14 +252,15 @@ class Counters:
 
 
 class Decoder(Generic[T]):
-    """Bytes of the wire to objects of one type.
+    """Bytes of the wire to what is kept of the objects of one collection.
 
     An object that does not fit the type costs only itself. Everything else that does not fit raises UnreadableError.
     """
 
-    def __init__(self, item_type: type[T]) -> None:
-        self._page: msgspec.json.Decoder[Page[T]] = msgspec.json.Decoder(GenericAlias(Page, (item_type,)))
-        self._event: msgspec.json.Decoder[Event[T]] = msgspec.json.Decoder(GenericAlias(Event, (item_type,)))
+    def __init__(self, item_type: type[Any], read: Callable[[Any], T] = _whole) -> None:
+        self._read = read
+        self._page: msgspec.json.Decoder[Page[Any]] = msgspec.json.Decoder(GenericAlias(Page, (item_type,)))
+        self._event: msgspec.json.Decoder[Event[Any]] = msgspec.json.Decoder(GenericAlias(Event, (item_type,)))
         self._item = msgspec.json.Decoder(item_type)
         self._raw_page = msgspec.json.Decoder(Page[msgspec.Raw])
         self._stub = msgspec.json.Decoder(Stub)
@@ -268,7 +276,7 @@ class Decoder(Generic[T]):
         except MALFORMED:
             return self._add_page_singly(listing, body)
         listing.version = listing.version or page.metadata.version
-        listing.objects += page.items or ()
+        listing.objects += map(self._read, page.items or ())
         return page.metadata.token
 
     def version(self, body: bytes) -> str:
@@ -288,7 +296,7 @@ class Decoder(Generic[T]):
     def change(self, line: bytes) -> T:
         """The object of an event; one that does not fit raises as in MALFORMED."""
         try:
-            return self._event.decode(line).object
+            return self._read(self._event.decode(line).object)
         except msgspec.ValidationError:
             return self._read_item(self._raw_event.decode(line).object)
 
@@ -327,10 +335,10 @@ class Decoder(Generic[T]):
     def _read_item(self, raw: bytes | msgspec.Raw) -> T:
         """One object that did not fit at first sight: a null is what is not there, as in Go."""
         try:
-            return self._item.decode(raw)
+            return self._read(self._item.decode(raw))
         except msgspec.ValidationError as error:
             try:
-                return msgspec.convert(without_nulls(raw), self._item_type)
+                return self._read(msgspec.convert(without_nulls(raw), self._item_type))
             except MALFORMED:
                 raise error from None
 
@@ -379,7 +387,7 @@ class Reflector(Generic[T]):
         self._handler = handler
         self._pace = pace
         self._rng = rng or random.SystemRandom()
-        self._decoder = Decoder(collection.item_type)
+        self._decoder = Decoder(collection.item_type, collection.read)
         self._backoff = Backoff(pace, self._rng)
         self._must_list = True
         self._synced = asyncio.Event()

@@ -15,8 +15,9 @@ import yaml
 
 from apiserver.cluster.dra import DeviceClassObject, mapped_names
 from apiserver.cluster.kubevirt import KubeVirtObject, permitted_names
+from apiserver.cluster.loads import Load, PodKey
 from apiserver.cluster.namespaces import NamespaceObject, Quota, QuotaObject, to_namespace, to_quota
-from apiserver.cluster.objects import NodeObject, PodObject, to_node, to_pod
+from apiserver.cluster.objects import NodeObject, PodObject, to_load, to_node, to_pod
 from apiserver.cluster.tenancy import Tenancy
 from apiserver.cluster.view import View
 from apiserver.gpu.classes import GPUClass, parse_class
@@ -38,6 +39,7 @@ class Snapshot:
         classes: the stored GPUClasses.
         nodes: the nodes.
         pods: the pods that hold or wait for devices.
+        loads: what else every bound pod takes from its node.
         kubevirts: installations of KubeVirt.
         device_classes: DeviceClasses of DRA.
         namespaces: the namespaces.
@@ -49,6 +51,7 @@ class Snapshot:
     classes: list[GPUClass] = field(default_factory=list)
     nodes: list[Node] = field(default_factory=list)
     pods: list[Pod] = field(default_factory=list)
+    loads: list[tuple[PodKey, Load]] = field(default_factory=list)
     kubevirts: list[KubeVirtObject] = field(default_factory=list)
     device_classes: list[DeviceClassObject] = field(default_factory=list)
     namespaces: list[Namespace] = field(default_factory=list)
@@ -72,6 +75,7 @@ class Snapshot:
         view.replace_classes(self.classes)
         view.replace_nodes(self.nodes)
         view.replace_pods(self.pods)
+        view.loads.replace(self.loads)
 
 
 def parse_snapshot(text: str) -> Snapshot:
@@ -140,10 +144,11 @@ def _take(item: Mapping[str, Any], snapshot: Snapshot) -> None:
     try:
         match (group, kind):
             case ("", "Node"):
-                snapshot.nodes.append(to_node(msgspec.convert(item, NodeObject)))
+                node = to_node(msgspec.convert(item, NodeObject))
+                _require_text(node)
+                snapshot.nodes.append(node)
             case ("", "Pod"):
-                pod = to_pod(msgspec.convert(item, PodObject))
-                snapshot.pods += [pod] if pod is not None else []
+                _take_pod(msgspec.convert(item, PodObject), snapshot)
             case ("cozystack.io", "GPUClass"):
                 snapshot.classes.append(_writable(parse_class(item)))
             case ("", "Namespace"):
@@ -165,6 +170,15 @@ def _take(item: Mapping[str, Any], snapshot: Snapshot) -> None:
         metadata = item.get("metadata")
         name = metadata.get("name") if isinstance(metadata, Mapping) else None
         snapshot.rejected.append(f"{kind} {name}: {error}")
+
+
+def _take_pod(raw: PodObject, snapshot: Snapshot) -> None:
+    pod, load = to_pod(raw), to_load(raw)
+    _require_text(raw.metadata.namespace, raw.metadata.name)
+    if pod is not None:
+        snapshot.pods.append(pod)
+    if load is not None:
+        snapshot.loads.append(((raw.metadata.namespace, raw.metadata.name), load))
 
 
 def _writable(gpu_class: GPUClass) -> GPUClass:

@@ -9,15 +9,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from apiserver.cluster.changes import Changes, Feed
+from apiserver.cluster.loads import Loads, PodKey
 from apiserver.gpu.capacity import Explained, NodeShare, Tally, explain, node_share
 from apiserver.gpu.classes import GPUClass
-from apiserver.gpu.nodes import Node
+from apiserver.gpu.fit import Room
+from apiserver.gpu.nodes import NO_COMPUTE, Node
 from apiserver.gpu.offers import NOT_CHECKED, Offer, Permits, judge
 from apiserver.gpu.ownership import Claim, ResourceNames, resolve
 from apiserver.gpu.pods import Pod
-
-PodKey = tuple[str, str]
-"""Namespace and name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +71,7 @@ class View:
 
     Attributes:
         feed: tells those who follow.
+        loads: what pods take besides devices. It changes no class, so nobody is told when it changes.
     """
 
     def __init__(
@@ -93,6 +93,7 @@ class View:
         self._unreadable: defaultdict[str, dict[str, set[str]]] = defaultdict(dict)  # resource -> node -> pods
         self._pending: Counter[str] = Counter()
         self._nominated: Counter[str] = Counter()
+        self.loads = Loads()
         self.feed: Feed[ClassReport] = Feed()
 
     # What it answers.
@@ -119,6 +120,18 @@ class View:
             unreadable = self._unreadable[resource].get(node_name, ())
             reasons = explain(state.gpu_class, node, share, self._selector, unreadable)
             yield NodeReport(node_name, node.capacity.get(resource, 0), share, tuple(reasons))
+
+    def rooms(self, name: str) -> Iterator[Room]:
+        """The eligible nodes with devices free, each with what is free on it, by name.
+
+        It is a picture of now: what is told before the iteration ends does not change it.
+        """
+        shares, nodes, loads = dict(self._classes[name].shares), dict(self._nodes), self.loads.by_node()
+        return (
+            Room(node_name, devices, nodes[node_name].compute, loads.get(node_name, NO_COMPUTE))
+            for node_name in sorted(shares)
+            if (devices := shares[node_name].free)
+        )
 
     def nodes_without_resource(self, name: str) -> int:
         """How many nodes have nothing to do with the class."""

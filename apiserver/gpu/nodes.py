@@ -2,8 +2,30 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final, NamedTuple
 
 from apiserver.gpu.tolerations import Taint
+
+CPU: Final = "cpu"
+MEMORY: Final = "memory"
+PODS: Final = "pods"
+
+
+class Compute(NamedTuple):
+    """What pods use besides devices.
+
+    Attributes:
+        cpu_milli: thousandths of a cpu.
+        memory_bytes: bytes.
+        pods: slots, of which every pod takes one.
+    """
+
+    cpu_milli: int = 0
+    memory_bytes: int = 0
+    pods: int = 0
+
+
+NO_COMPUTE: Final = Compute()
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +41,7 @@ class Node:
         capacity: whole devices by resource name; never less than allocatable.
         allocatable: whole devices by resource name, rounded up; an absent name is 0.
         malformed: the resource names whose quantities could not be read, with the text that stood there.
+        compute: allocatable cpu, memory and pod slots; what is absent, or cannot be read, is 0.
     """
 
     name: str
@@ -29,6 +52,7 @@ class Node:
     capacity: Mapping[str, int] = field(default_factory=dict)
     allocatable: Mapping[str, int] = field(default_factory=dict)
     malformed: Mapping[str, str] = field(default_factory=dict)
+    compute: Compute = NO_COMPUTE
 
     def advertises(self, resource_name: str) -> bool:
         """Whether the node carries the resource key at all, be its quantity 0 or unreadable."""

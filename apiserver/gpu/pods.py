@@ -1,4 +1,4 @@
-"""What a pod weighs: the devices the scheduler counts for it on its node.
+"""What a pod weighs: the devices, the cpu and the memory the scheduler counts for it on its node.
 
 Source: component-helpers resource.PodRequests with the options of framework.PodInfo.CalculateResource, Kubernetes 1.37.
 """
@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from apiserver.gpu.quantity import whole
+from apiserver.gpu.nodes import CPU, MEMORY
+from apiserver.gpu.quantity import MAX_VALUE, whole
 
 TERMINAL_PHASES: Final = frozenset({"Succeeded", "Failed"})
 """Phases in which a pod weighs nothing. A deletionTimestamp alone changes nothing."""
@@ -42,6 +43,8 @@ class PodResources:
         pod_allocated: status.allocatedResources, or None.
         pod_actuated: status.resources.requests, or None.
         resize_infeasible: condition PodResizePending says Infeasible, so the spec no longer counts.
+        level: spec.resources.requests, or None when it names nothing that counts for a pod as a whole.
+        has_level_status: status.resources is there, with requests or without.
     """
 
     containers: Sequence[Container]
@@ -51,6 +54,8 @@ class PodResources:
     pod_allocated: Mapping[str, int] | None = None
     pod_actuated: Mapping[str, int] | None = None
     resize_infeasible: bool = False
+    level: Mapping[str, int] | None = None
+    has_level_status: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +89,27 @@ def weigh(pod: PodResources) -> dict[str, int]:
         names.update(status.actuated or ())
     weights = {name: whole(_base(pod, name) + pod.overhead.get(name, 0)) for name in names}
     return {name: devices for name, devices in weights.items() if devices > 0}
+
+
+def weigh_compute(pod: PodResources) -> tuple[int, int]:
+    """Cpu in thousandths and memory in bytes, each rounded up once per pod; what is not declared is 0.
+
+    Unlike devices they can be set for a pod as a whole, and then what its containers ask for does not count.
+    """
+    cpu, memory = (_whole_pod(pod, name) + pod.overhead.get(name, 0) for name in (CPU, MEMORY))
+    # Beyond int64 Quantity.MilliValue is 0; Quantity.Value is nowhere near it after parse_milli.
+    return (cpu if cpu <= MAX_VALUE else 0), whole(memory)
+
+
+def _whole_pod(pod: PodResources, name: str) -> int:
+    """What is set for the pod as a whole, else what its containers make up. Source: PodRequests, without overhead."""
+    if pod.level is None:
+        return _base(pod, name)
+    effective = [] if pod.resize_infeasible and pod.has_level_status else [pod.level]
+    if pod.has_level_status:
+        effective += [each for each in (pod.pod_actuated, pod.pod_allocated) if each is not None]
+    found = [each[name] for each in effective if name in each]
+    return max(found) if found else _base(pod, name)
 
 
 def _base(pod: PodResources, name: str) -> int:

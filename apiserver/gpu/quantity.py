@@ -7,6 +7,7 @@ Source: apimachinery pkg/api/resource (quantity.go, suffix.go) and SetDefaults_R
 """
 
 import re
+from functools import lru_cache
 from typing import Final
 
 MAX_VALUE: Final = 2**63 - 1
@@ -48,14 +49,20 @@ def parse_milli(raw: object) -> int:
     """
     if raw is None:
         return 0
-    if isinstance(raw, bool) or not isinstance(raw, str | int | float):
+    if isinstance(raw, str):
+        return _parse_bounded(raw.strip())
+    if isinstance(raw, bool) or not isinstance(raw, int | float):
         raise MalformedQuantityError(raw)
     if isinstance(raw, int) and not -MAX_VALUE - 1 <= raw <= MAX_VALUE:
         raise MalformedQuantityError(raw)  # before its digits are written out, of which Python refuses too many
-    text = raw.strip() if isinstance(raw, str) else repr(raw)
+    return _parse_bounded(repr(raw))
+
+
+@lru_cache(maxsize=4096)  # the pods of a cluster use the same few again and again
+def _parse_bounded(text: str) -> int:
     milli = _parse_text(text)
     if not -MAX_VALUE - 1 <= whole(milli) <= MAX_VALUE:
-        raise MalformedQuantityError(raw)
+        raise MalformedQuantityError(text)
     return milli
 
 

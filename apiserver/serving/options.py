@@ -13,6 +13,9 @@ from apiserver.serving.status import BadRequest, Invalid
 
 EXACT: Final = "Exact"
 NOT_OLDER_THAN: Final = "NotOlderThan"
+GET_OPTIONS: Final = frozenset({"export", "includeObject", "pretty", "resourceVersion", "timeout"})
+"""What may be asked of any one object; timeout is what client-go adds for a deadline of its own."""
+
 _INT64: Final = 2**63
 _NUMBER: Final = re.compile(r"[+-]?[0-9]{1,20}")
 _FORBIDDEN: Final = "FieldValueForbidden"

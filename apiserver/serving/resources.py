@@ -1,12 +1,15 @@
 """Declarations: what a server serves. A resource says what it is; how it is served stands elsewhere in this room."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from apiserver.serving.openapi import OpenAPI
 from apiserver.serving.selectors import FieldGetter
 from apiserver.serving.store import Stores
 from apiserver.serving.tables import Layout, Object
+
+Parameters = Mapping[str, Sequence[str]]
+"""The query of a request without what every resource takes: name to the values, as often as it was given."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,14 +20,17 @@ class Subresource:
         name: last part of the path.
         kind: of the answer.
         layout: its Table.
-        read: namespace and name to the object, or None when there is no such parent; raises a StatusError while no
-            true answer can be given.
+        read: namespace, name and parameters to the object, or None when there is no such parent; raises a StatusError
+            for parameters that it does not take, and while no true answer can be given.
+        at_once: how many are made at once, for what takes long; a request beyond these is refused with 429. None for
+            any number.
     """
 
     name: str
     kind: str
     layout: Layout
-    read: Callable[[str, str], Object | None]
+    read: Callable[[str, str, Parameters], Awaitable[Object | None]]
+    at_once: int | None = None
 
     verbs: tuple[str, ...] = ("get",)
 

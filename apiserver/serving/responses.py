@@ -4,7 +4,7 @@ Source: apiserver pkg/endpoints/handlers/responsewriters (writers.go) of Kuberne
 """
 
 import gzip
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 import orjson
@@ -16,6 +16,7 @@ from apiserver.serving.status import NotAcceptable, StatusError
 
 _GZIP_THRESHOLD: Final = 128 * 1024
 _GZIP_LEVEL: Final = 1
+_YAML_ITEMS: Final = 50
 _PLAIN: Final = "text/plain; charset=utf-8"
 
 
@@ -65,11 +66,31 @@ def _encode(content: bytes | Mapping[str, Any], representation: Representation, 
     pretty = wants_pretty(representation, request.query, request.headers.get("User-Agent", ""))
     if representation.media_type == YAML:
         tree = orjson.loads(content) if isinstance(content, bytes) else content
-        return str(yaml.safe_dump(dict(tree), sort_keys=True, allow_unicode=True)).encode()
+        return "".join(_yaml_parts(tree)).encode()
     if pretty:
         tree = orjson.loads(content) if isinstance(content, bytes) else content
         return orjson.dumps(tree, option=orjson.OPT_INDENT_2)  # without a newline at its end, as in Go
     return content if isinstance(content, bytes) else orjson.dumps(content, option=orjson.OPT_APPEND_NEWLINE)
+
+
+def _yaml_parts(tree: Mapping[str, Any]) -> Iterator[str]:
+    """An object as YAML, by sorted key, and a long list some items at a time.
+
+    As a whole, a list of thousands would be as many nodes of PyYAML at once, and the collector of garbage would stop
+    everybody to walk through them.
+    """
+    for key in sorted(tree):
+        value = tree[key]
+        if not isinstance(value, list) or len(value) <= _YAML_ITEMS:
+            yield _yaml({key: value})
+            continue
+        yield _yaml({key: []}).replace(" []", "")
+        for first in range(0, len(value), _YAML_ITEMS):
+            yield _yaml(value[first : first + _YAML_ITEMS])
+
+
+def _yaml(tree: object) -> str:
+    return str(yaml.safe_dump(tree, sort_keys=True, allow_unicode=True))
 
 
 JSON_REPRESENTATION: Final = Representation(JSON)

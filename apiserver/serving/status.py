@@ -9,6 +9,7 @@
     ├── NotAcceptable         406
     ├── Expired               410
     ├── Invalid               422
+    ├── TooManyRequests       429
     ├── ServiceUnavailable    503
     └── TooLargeVersion       504
 
@@ -150,6 +151,13 @@ class Invalid(StatusError):
             "causes": [{"reason": kind, "message": message, "field": field} for field, kind, message in causes],
         }
         super().__init__(f'ListOptions.meta.k8s.io "" is invalid: {listed}', details=details)
+
+
+class TooManyRequests(StatusError):
+    """The server is busy with as many such requests as it takes on at once."""
+
+    code = HTTPStatus.TOO_MANY_REQUESTS
+    reason = "TooManyRequests"
 
 
 class TooLargeVersion(StatusError):

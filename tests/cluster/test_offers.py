@@ -18,6 +18,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
+from apiserver.serving.versions import is_surely_later
 from tests.cluster.binaries import Binaries
 from tests.cluster.catalog import CatalogServer, manifests
 from tests.cluster.client import ApiError, Client, Json
@@ -98,6 +99,11 @@ def reads(client: Client, path: str, orderable: int) -> bool:
     answer = client.request("GET", path)
     items = answer.json().get("items", []) if answer.code == 200 else []
     return [item.get("orderable") for item in items] == [orderable]
+
+
+def version_of(listing: Json) -> int:
+    """The version of a list."""
+    return int(listing["metadata"]["resourceVersion"])
 
 
 def certificate(control_plane: ControlPlane, user: str) -> KeyPair:
@@ -302,8 +308,11 @@ def test_a_watch_is_taken_up_at_the_other_replica(
     try:
         with other.client() as administrator:
             wait_for(lambda: reads(administrator, offers(RED), 5), "the other replica to be in sync")
+            begun = version_of(administrator.get(offers(RED)))
         with catalog.client(RED, ()) as red:
-            version = red.get(offers(RED))["metadata"]["resourceVersion"]
+            # Until then the other replica cannot know that it missed nothing, and a client would be told to list anew.
+            wait_for(lambda: is_surely_later(version_of(red.get(offers(RED))), than=begun), "a version to be later")
+            version = version_of(red.get(offers(RED)))
         api.post(STORED, gpu_class("passing", "example.com/none"))
         with other.client() as administrator:
             wait_for(lambda: len(administrator.get(offers(BLUE))["items"]) == 2, "the class to be offered there")

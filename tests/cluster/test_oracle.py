@@ -7,7 +7,8 @@ import pytest
 
 from tests.cluster.cleaning import left_as_found
 from tests.cluster.control_plane import ControlPlane
-from tests.cluster.oracle.drafting import PHASE, draft
+from tests.cluster.oracle.drafting import PHASE, draft, draft_fit
+from tests.cluster.oracle.fit_mutants import FIT_MUTANTS
 from tests.cluster.oracle.judging import Observation, Verdict, judge
 from tests.cluster.oracle.mutants import MUTANTS
 from tests.cluster.oracle.observing import Crew, observe
@@ -20,12 +21,39 @@ SEED = 8
 """One with which so few clusters expose every mutant."""
 
 
+FIT_SEED = 5
+"""The same for clusters where cpu, memory and slots are scarce too."""
+
+
 @pytest.fixture(scope="session")
 def observations(control_plane: ControlPlane) -> list[Observation]:
     """What the scheduler did on 25 random clusters, each filled with probes of one device and of a few."""
     drafts = [each for index in range(CLUSTERS) for each in draft(SEED, index)]
     with left_as_found(control_plane.client), Crew(control_plane) as crew:
         return observe(crew, control_plane.client, drafts)
+
+
+@pytest.fixture(scope="session")
+def fit_observations(control_plane: ControlPlane) -> list[Observation]:
+    """What the scheduler did on 25 random clusters, each filled with probes that ask for cpu and memory too."""
+    drafts = [draft_fit(FIT_SEED, index) for index in range(CLUSTERS)]
+    with left_as_found(control_plane.client), Crew(control_plane) as crew:
+        return observe(crew, control_plane.client, drafts)
+
+
+def test_fit_agrees_with_the_scheduler(fit_observations: list[Observation]) -> None:
+    """On every node, and in all, as many pods of a shape are placed as `gpuclasses/fit` says."""
+    assert [describe(each) for each in _judge_all(fit_observations).disagreements] == []
+    assert sum(sum(each.placed.values()) for each in fit_observations) > CLUSTERS
+
+
+@pytest.mark.parametrize("mutant", [pytest.param(name, id=name) for name in FIT_MUTANTS])
+def test_fault_of_the_fit_is_noticed(
+    fit_observations: list[Observation], monkeypatch: pytest.MonkeyPatch, mutant: str
+) -> None:
+    """A fit with one deliberate fault disagrees with the same scheduler."""
+    FIT_MUTANTS[mutant](monkeypatch)
+    assert _judge_all(fit_observations).disagreements
 
 
 def test_model_agrees_with_the_scheduler(observations: list[Observation]) -> None:

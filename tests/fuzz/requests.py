@@ -98,6 +98,10 @@ def _selector(rng: random.Random) -> str:
     return ",".join([rng.choice(SELECTORS)] * rng.choice([1, 1, 1, 2, 3]))
 
 
+def _quantity(rng: random.Random) -> str:
+    return rng.choice([*NUMBERS, "500m", "64Gi", "1n", "-1", "1e999999999", "1Zi", "9" * 50_000, "\x00", "\u2603"])
+
+
 def _flag(rng: random.Random) -> str:
     return rng.choice(["true", "false", "1", "0", "", "yes", "TRUE", "null", "\x00", "\u2603"])
 
@@ -115,6 +119,10 @@ VALUES: Final[dict[str, Callable[[random.Random], str]]] = {
     "export": _flag,
     "exclude": lambda rng: rng.choice(["ping", "informer-sync", "\r\n", "x" * 1000, ""]),
     "verbose": _flag,
+    "devices": _number,
+    "count": _number,
+    "cpu": _quantity,
+    "memory": _quantity,
 }
 PARAMETERS: Final = (*VALUES, "allowWatchBookmarks", "sendInitialEvents", "watch", "pretty", "unknown")
 ACCEPTS: Final = (

@@ -269,6 +269,13 @@ async def test_legacy_discovery(client: Client) -> None:
                 "kind": "GPUClassCatalog",
                 "verbs": ["get"],
             },
+            {
+                "name": "gpuclasses/fit",
+                "singularName": "",
+                "namespaced": False,
+                "kind": "GPUFit",
+                "verbs": ["get"],
+            },
         ],
     }
 
@@ -286,7 +293,7 @@ async def test_aggregated_discovery(client: Client, accept: str) -> None:
     assert response.headers["Content-Type"] == AGGREGATED
     (resource,) = document["items"][0]["versions"][0]["resources"]
     assert resource["responseKind"] == {"group": "catalog.cozystack.io", "version": "v1alpha1", "kind": "GPUClass"}
-    assert [each["subresource"] for each in resource["subresources"]] == ["catalog"]
+    assert [each["subresource"] for each in resource["subresources"]] == ["catalog", "fit"]
     again = await client.get("/apis", headers={"Accept": accept, "If-None-Match": response.headers["Etag"]})
     assert (again.status, await again.read()) == (304, b"")
 

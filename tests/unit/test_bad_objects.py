@@ -14,7 +14,8 @@ from apiserver.cluster.live import CLASSES, NODES, PODS, _Classes, _Nodes, _Pods
 from apiserver.cluster.reflector import Decoder, Listing
 from apiserver.cluster.snapshot import SnapshotError, parse_snapshot
 from apiserver.cluster.view import View
-from apiserver.gpu.quantity import MalformedQuantityError, parse_milli
+from apiserver.gpu.nodes import Compute
+from apiserver.gpu.quantity import MalformedQuantityError, _parse_bounded, parse_milli
 
 DEVICE = "example.com/gpu"
 SPEC = {
@@ -41,7 +42,7 @@ def told(**bad: list[bytes]) -> View:
     """A view that was told lists with a good object first and last, and the bad ones between; then them as events."""
     view = View()
     for kind, (collection, handler_type) in HANDLERS.items():
-        decoder: Decoder[Any] = Decoder(collection.item_type)
+        decoder: Decoder[Any] = Decoder(collection.item_type, collection.read)
         handler: Any = handler_type(view)
         good = json.dumps(GOOD[kind]).encode()
         items = b",".join([good, *bad.get(kind, []), good])
@@ -217,7 +218,79 @@ def test_null_is_absence() -> None:
         },
         "status": None,
     }
-    assert free(told(nodes=[json.dumps(node).encode()], pods=[json.dumps(pod).encode()])) == 5
+    view = told(nodes=[json.dumps(node).encode()], pods=[json.dumps(pod).encode()])
+    assert free(view) == 5
+    assert view.loads.on("other") == Compute(0, 0, 1)
+
+
+ONE_CPU = {"name": "c", "resources": {"requests": {"cpu": "1", "memory": "64"}}}
+NULL_LOADS: dict[str, tuple[Any, Any]] = {
+    "init containers, overhead and what is for the pod": (
+        {"containers": [ONE_CPU], "initContainers": None, "overhead": None, "resources": None},
+        None,
+    ),
+    "what is requested for the pod": ({"containers": [ONE_CPU], "resources": {"requests": None}}, {}),
+    "quantities for the pod": ({"containers": [ONE_CPU], "overhead": {"cpu": None, "memory": None}}, {}),
+    "resources and requests of a container": (
+        {"containers": [ONE_CPU, {"name": "d", "resources": None}, {"name": "e", "resources": {"requests": None}}]},
+        {"phase": None, "conditions": None, "containerStatuses": None, "initContainerStatuses": None},
+    ),
+    "a quantity": ({"containers": [ONE_CPU, {"name": "d", "resources": {"requests": {"cpu": None}}}]}, {}),
+    "the name and kind of an init container": (
+        {"containers": [ONE_CPU], "initContainers": [{"name": None, "restartPolicy": None, "resources": None}]},
+        {},
+    ),
+    "what is reported": (
+        {"containers": [ONE_CPU]},
+        {
+            "containerStatuses": [{"name": "c", "allocatedResources": None, "resources": {"requests": None}}],
+            "initContainerStatuses": [{"name": None, "allocatedResources": None, "resources": None}],
+            "allocatedResources": None,
+            "resources": None,
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize(("spec", "status"), NULL_LOADS.values(), ids=NULL_LOADS)
+def test_null_takes_nothing(spec: Any, status: Any) -> None:  # noqa: ANN401 # JSON
+    """A null among what a pod takes is what is not there: the pod takes what the rest says."""
+    metadata = {"name": "other", "namespace": "ns", "labels": None}
+    pod = {"metadata": metadata, "spec": {"nodeName": "good", **spec}, "status": status}
+    raw = json.dumps(pod).encode()
+    for listed in ([raw], [raw, b"null"]):  # the second list is read object by object
+        view = told(pods=listed)
+        assert view.loads.on("good") == Compute(1000, 64, 2)  # the good pod takes a slot
+        assert list(view.loads.unreadable) == []
+
+
+@pytest.mark.parametrize("quantity", BAD_QUANTITIES.values(), ids=BAD_QUANTITIES)
+@pytest.mark.parametrize("name", ["cpu", "memory"])
+def test_bad_load_is_named(name: str, quantity: object) -> None:
+    """Cpu or memory that cannot be read counts as 0, and the pod is named; a node with it has no room."""
+    began = time.monotonic()
+    pod = {
+        "metadata": {"name": "bad", "namespace": "ns"},
+        "spec": {"nodeName": "good", "containers": [{"name": "c", "resources": {"requests": {name: quantity}}}]},
+    }
+    node = {"metadata": {"name": "bad"}, "status": {"allocatable": {DEVICE: "1", name: quantity}, "conditions": READY}}
+    view = told(nodes=[json.dumps(node).encode()], pods=[json.dumps(pod).encode()])
+    assert view.loads.on("good") == Compute(0, 0, 2)
+    assert list(view.loads.unreadable) == ["ns/bad"]
+    (room,) = (each for each in view.rooms("good") if each.node == "bad")
+    assert (room.allocatable.cpu_milli, room.allocatable.memory_bytes) == (0, 0)
+    assert time.monotonic() - began < SECONDS
+
+
+def test_huge_texts_are_not_kept() -> None:
+    """No text longer than a quantity can be is remembered as one."""
+    _parse_bounded.cache_clear()
+    for text in ("9" * 2**20, "0." + "1" * 2**20, " " * 2**20 + "4 " + "x" * 2**20):
+        with pytest.raises(MalformedQuantityError):
+            parse_milli(text)
+    assert _parse_bounded.cache_info().currsize == 0
+    assert parse_milli(" " * 2**20 + "4") == 4000
+    assert _parse_bounded.cache_info().currsize == 1
 
 
 def test_many_parts() -> None:
@@ -264,6 +337,7 @@ def test_whatever_is_wrong(nodes: Any, pods: Any, classes: Any) -> None:  # noqa
 
 
 @given(body=st.binary(max_size=200))
+@settings(deadline=None)
 def test_any_bytes(body: bytes) -> None:
     """Any bytes between two good objects leave at least one readable or the whole list refused, and never crash."""
     decoder: Decoder[Any] = Decoder(NODES.item_type)
@@ -291,3 +365,23 @@ def test_bad_dump(text: str) -> None:
     """A dump that no parser can read is refused in one sentence, not with a traceback."""
     with pytest.raises(SnapshotError):
         parse_snapshot(text)
+
+
+@pytest.mark.parametrize("kind", ["Node", "Pod"])
+@pytest.mark.parametrize("key", ["name", "namespace"])
+def test_names_of_a_dump_can_be_written(kind: str, key: str) -> None:
+    """A dump's object with a name that no answer can carry is left out and told of, and costs no other."""
+    bad = {"name": "bad", "namespace": "ns", key: "\ud800"}
+    good = GOOD_NODE if kind == "Node" else GOOD_POD
+    items = [{"kind": kind, "apiVersion": "v1", **good}, {"kind": kind, "apiVersion": "v1", **good, "metadata": bad}]
+    snapshot = parse_snapshot("".join(map(json.dumps, items)))
+    is_left_out = (kind, key) != ("Node", "namespace")  # which is not read
+    assert len(snapshot.rejected) == is_left_out
+    assert len(snapshot.nodes) + len(snapshot.loads) == 2 - is_left_out
+
+
+def test_taints_of_a_dump_can_be_written() -> None:
+    """The same of what else of a node is told: its taints."""
+    node = {**GOOD_NODE, "kind": "Node", "apiVersion": "v1", "spec": {"taints": [{"key": "\ud800", "effect": "x"}]}}
+    snapshot = parse_snapshot(json.dumps(node))
+    assert (len(snapshot.rejected), snapshot.nodes) == (1, [])

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from apiserver.cluster.objects import NodeObject, PodObject, to_node, to_pod
-from apiserver.gpu.nodes import Node
+from apiserver.gpu.nodes import Compute, Node
 from apiserver.gpu.pods import Pod
 from apiserver.gpu.tolerations import Taint
 
@@ -35,7 +35,7 @@ def test_node() -> None:
         spec={"unschedulable": True, "taints": [{"key": "k", "value": "v", "effect": "NoSchedule"}]},
         status={
             "capacity": {R: "4", "cpu": "64", "example.com/only-capacity": 2},
-            "allocatable": {R: "3", "cpu": "63", "requests.nvidia.com/gpu": "9"},
+            "allocatable": {R: "3", "cpu": "63500m", "memory": "1Ki", "pods": 110, "requests.nvidia.com/gpu": "9"},
             "conditions": [{"type": "Ready", "status": "True"}],
         },
     )
@@ -45,6 +45,7 @@ def test_node() -> None:
         taints=(Taint("k", "v", "NoSchedule"),),
         capacity={R: 4, "example.com/only-capacity": 2},
         allocatable={R: 3, "example.com/only-capacity": 0},
+        compute=Compute(63500, 1024, 110),
     )
 
 
@@ -72,6 +73,23 @@ def test_node_quantities(status: dict[str, Any], capacity: int, allocatable: int
     """Capacity and allocatable are read as Kubernetes defaults them."""
     node = read_node(status=status)
     assert (node.capacity[R], node.allocatable[R], node.malformed) == (capacity, allocatable, {})
+
+
+@pytest.mark.parametrize(
+    ("status", "compute"),
+    [
+        pytest.param({"capacity": {"cpu": 4}}, Compute(4000), id="no allocatable at all is capacity"),
+        pytest.param({"capacity": {"cpu": 4}, "allocatable": {}}, Compute(), id="a map without the name is 0"),
+        pytest.param({"allocatable": {"memory": "1500m", "pods": "1.5"}}, Compute(0, 2, 2), id="rounded up"),
+        pytest.param(
+            {"allocatable": {"cpu": "?", "memory": 3}}, Compute(0, 3), id="unreadable is 0, and costs no other"
+        ),
+        pytest.param({"allocatable": {"cpu": "10P", "memory": "10E"}}, Compute(), id="beyond int64 is 0"),
+    ],
+)
+def test_node_compute(status: dict[str, Any], compute: Compute) -> None:
+    """Cpu, memory and slots are read as the scheduler's NodeInfo has them."""
+    assert read_node(status=status).compute == compute
 
 
 def test_malformed_node() -> None:

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from apiserver.catalog.collections import COLLECTIONS
+from apiserver.catalog.collections import COLLECTIONS, GPU_CLASSES
 from apiserver.catalog.gpuoffers import Offering
 from apiserver.catalog.install import install
-from apiserver.catalog.schema import GPU_CLASSES, INT64, OBJECT_META, STRING, Collection, Field, ListOf, Object
+from apiserver.catalog.schema import INT64, OBJECT_META, STRING, Collection, Field, ListOf, Object
 from apiserver.cluster.tenancy import Tenancy
 from apiserver.cluster.view import View
 from apiserver.gpu.tenants import TenantRules
@@ -91,6 +91,12 @@ def test_operations() -> None:
             "GPUClassCatalog",
             {"$ref": f"#/definitions/{SPACE}GPUClassCatalog"},
         ),
+        f"{PATH}/{{name}}/fit": (
+            "readCatalogCozystackIoV1alpha1GPUClassFit",
+            "get",
+            "GPUFit",
+            {"$ref": f"#/definitions/{SPACE}GPUFit"},
+        ),
         f"{BASE}/gpuoffers": (
             "listCatalogCozystackIoV1alpha1GPUOfferForAllNamespaces",
             "list",
@@ -120,6 +126,18 @@ def test_without_offers(name: str, check: Callable[[Json, GroupVersion], list[st
     pruned = json.loads(without_resource((HERE / name).read_bytes(), "gpuoffers"))
     assert pruned == json.loads(json.dumps(generated))
     assert check(pruned, SERVED) == []
+
+
+def test_parameters_of_a_subresource() -> None:
+    """What can be asked of a subresource is told by both versions: name, type, and whether it must be there."""
+    path = f"{PATH}/{{name}}/fit"
+    second = {each["name"]: each for each in committed("v2.json")["paths"][path]["get"]["parameters"]}
+    third = {each["name"]: each for each in committed("v3.json")["paths"][path]["get"]["parameters"]}
+    assert list(second) == list(third) == ["count", "cpu", "devices", "memory"]
+    assert [name for name, each in second.items() if each.get("required")] == ["cpu", "devices", "memory"]
+    assert (second["cpu"]["type"], second["devices"]["type"]) == ("string", "integer")
+    assert third["devices"]["schema"] == {"type": "integer", "format": "int32"}
+    assert "parameters" not in committed("v3.json")["paths"][f"{PATH}/{{name}}/catalog"]["get"]
 
 
 def test_versions_agree() -> None:

@@ -6,19 +6,19 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from tests.cluster.binaries import Binaries, UnavailableError, find_binaries
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.oracle.dice import Coverage
-from tests.cluster.oracle.drafting import draft
+from tests.cluster.oracle.drafting import draft, draft_fit
 from tests.cluster.oracle.judging import Observation, Verdict, judge
 from tests.cluster.oracle.observing import Crew, observe
-from tests.cluster.oracle.reporting import coverage_lines, describe, never_occurred, save
+from tests.cluster.oracle.reporting import KNOWN, KNOWN_FIT, coverage_lines, describe, never_occurred, save
 
 BATCH = 40
-"""Clusters that are there at once, each in two copies."""
+"""Clusters that are there at once, each in two copies unless fit is asked for."""
 
 PER_CONTROL_PLANE = 25 * BATCH
 """What is left behind of so many clusters fits into memory with ease."""
@@ -32,19 +32,20 @@ def main() -> int:
     arguments = _arguments()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        return _run(find_binaries(_say), arguments.clusters, arguments.seed, arguments.save)
+        return _run(find_binaries(_say), arguments)
     except UnavailableError as error:
         _say(str(error))
         return 1
 
 
-def _run(binaries: Binaries, clusters: int, seed: int, directory: Path) -> int:
+def _run(binaries: Binaries, arguments: argparse.Namespace) -> int:
+    clusters, seed, directory = arguments.clusters, arguments.seed, arguments.save
     began = time.monotonic()
     occurred: Coverage = Counter()
     total = Verdict()
     done = 0
     _say(f"Seed {seed}; disagreements are saved in {directory}.")
-    for batch, drawn in _observed(binaries, clusters, seed):
+    for batch, drawn in _observed(binaries, clusters, seed, fit=arguments.fit):
         for observation in batch:
             verdict = judge(observation)
             total.add(verdict)
@@ -53,12 +54,14 @@ def _run(binaries: Binaries, clusters: int, seed: int, directory: Path) -> int:
             if verdict.disagreements:
                 _say(f"  saved as {save(directory, seed, observation, verdict.disagreements)}")
         occurred += drawn
-        done += len(batch) // 2
+        done += len(batch) if arguments.fit else len(batch) // 2
         _say(f"{done} of {clusters} clusters after {time.monotonic() - began:.0f} s")
-    return _conclude(clusters, total, occurred)
+    return _conclude(clusters, total, occurred, KNOWN_FIT if arguments.fit else KNOWN)
 
 
-def _observed(binaries: Binaries, clusters: int, seed: int) -> Iterator[tuple[list[Observation], Coverage]]:
+def _observed(
+    binaries: Binaries, clusters: int, seed: int, *, fit: bool
+) -> Iterator[tuple[list[Observation], Coverage]]:
     """The observations batch by batch, each with what was drawn for it."""
     for first in range(0, clusters, PER_CONTROL_PLANE):
         last = min(clusters, first + PER_CONTROL_PLANE)
@@ -68,17 +71,19 @@ def _observed(binaries: Binaries, clusters: int, seed: int) -> Iterator[tuple[li
             Crew(control_plane) as crew,
         ):
             for start in range(first, last, BATCH):
-                drafts = [each for index in range(start, min(last, start + BATCH)) for each in draft(seed, index)]
+                indexes = range(start, min(last, start + BATCH))
+                copies = ((draft_fit(seed, index),) if fit else draft(seed, index) for index in indexes)
+                drafts = [each for both in copies for each in both]
                 drawn = sum((each.drawn for each in drafts), Counter[tuple[str, str]]())
                 yield observe(crew, control_plane.client, drafts), drawn
 
 
-def _conclude(clusters: int, total: Verdict, occurred: Coverage) -> int:
+def _conclude(clusters: int, total: Verdict, occurred: Coverage, known: Mapping[str, Iterable[str]]) -> int:
     occurred = occurred + total.counted
-    for line in coverage_lines(occurred):
+    for line in coverage_lines(occurred, known):
         _say(line)
     _say(f"The scheduler placed probes on {total.placed_on_left_out} nodes that are left out by policy.")
-    missing = never_occurred(occurred)
+    missing = never_occurred(occurred, known)
     for each in missing:
         _say(f"never occurred: {each}")
     _say(f"{clusters} clusters, {len(total.disagreements)} disagreements")
@@ -89,6 +94,9 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.cluster.oracle", description=__doc__)
     parser.add_argument("--clusters", type=int, default=1000, metavar="N", help="how many (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=1, metavar="S", help="other clusters (default: %(default)s)")
+    parser.add_argument(
+        "--fit", action="store_true", help="let cpu, memory and slots be scarce too: judge gpuclasses/fit"
+    )
     default = Path(tempfile.gettempdir()) / "gpuclass-oracle-disagreements"
     parser.add_argument("--save", type=Path, default=default, metavar="DIR", help="for snapshots of disagreements")
     return parser.parse_args()

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 
 from tests.cluster.client import Json
 from tests.cluster.oracle.dice import Coverage, Dice
-from tests.cluster.oracle.quantities import Written, beyond, fraction, in_thousands, large, spelled
-from tests.cluster.oracle.shapes import NOT_WHOLE, Resource, pod_parts, shape_names
+from tests.cluster.oracle.quantities import Written, beyond, cpu_and_memory, fraction, in_thousands, large, spelled
+from tests.cluster.oracle.shapes import NOT_WHOLE, NOTHING_ASKED, Resource, pod_parts, shape_names
 from tests.cluster.oracle.taints import FORMS, NO_EXECUTE, NO_SCHEDULE, Theme
 from tests.cluster.workload import IMAGE, node, ready_condition
 
@@ -57,6 +57,7 @@ class ClusterDraft:
         nodes: the Nodes.
         pods: the Pods.
         drawn: what it consists of.
+        beside: the cpu and memory that each probe asks for; None in a cluster that is about devices alone.
     """
 
     name: str
@@ -67,6 +68,12 @@ class ClusterDraft:
     nodes: list[NodeDraft]
     pods: list[PodDraft]
     drawn: Coverage
+    beside: Mapping[str, Written] | None = None
+
+
+def draft_fit(seed: int, index: int) -> ClusterDraft:
+    """A cluster where cpu, memory and slots are scarce too, for probes that ask for all of it."""
+    return _Draft(seed, index, "fit", 1 + (index % 5 == 0), beside=True).cluster()
 
 
 def draft(seed: int, index: int) -> tuple[ClusterDraft, ClusterDraft]:
@@ -78,14 +85,15 @@ def draft(seed: int, index: int) -> tuple[ClusterDraft, ClusterDraft]:
 class _Draft:
     """One copy in the making; the same seed and index give the same but for the names."""
 
-    def __init__(self, seed: int, index: int, copy: str, devices: int) -> None:
+    def __init__(self, seed: int, index: int, copy: str, devices: int, *, beside: bool = False) -> None:
         self._name = f"c{index}-{copy}"
         self._devices = devices
         self._dice = dice = Dice(f"{seed}/{index}")
         whole = index % 4 != 0
         domain = "oracle.example" if whole else "oracle.kubernetes.io"
         name = f"{domain}/GPU-{self._name}"
-        self._resource = Resource(name, name.replace("GPU", "gpu"), whole)
+        self._resource = Resource(name, name.replace("GPU", "gpu"), whole, beside)
+        self._beside = _asked_beside(dice) if beside else None
         self._theme = Theme(dice)
         self._index = index
         self._nodes: list[NodeDraft] = []
@@ -114,6 +122,7 @@ class _Draft:
             nodes=self._nodes,
             pods=self._pods,
             drawn=dice.drawn,
+            beside=self._beside,
         )
 
     def _toleration_form(self) -> str:
@@ -137,13 +146,22 @@ class _Draft:
         }
 
     def _add_plain_node(self, name: str) -> None:
-        """Add a Node with devices enough for all its Pods, of which two show shapes whose turn it is."""
+        """Add a Node with devices enough for all its Pods, of which some show shapes whose turn it is.
+
+        In a cluster for fit there are so many devices that cpu, memory or slots decide, each in its turn.
+        """
         dice = self._dice
-        devices = {self._resource.name: spelled(dice, dice.number(12, 16))}
-        self._make_node(name, _Offered(devices, devices), HEALTHS[READY], [])
+        many = (12, 16) if self._beside is None else (30, 40)
+        devices = {self._resource.name: spelled(dice, dice.number(*many))}
         shapes = shape_names(self._resource)
-        turns = [shapes[(2 * self._index + turn) % len(shapes)] for turn in range(2)]
+        per_node = 2 if self._beside is None else 4
+        turns = [shapes[(per_node * self._index + turn) % len(shapes)] for turn in range(per_node)]
         turns += [] if self._resource.whole else NOT_WHOLE
+        scarce = ""
+        if self._beside is not None:
+            scarce = (LITTLE_CPU, LITTLE_MEMORY, FEW_SLOTS)[self._index % 3]
+            turns += [NOTHING_ASKED] if scarce == FEW_SLOTS else []
+        self._make_node(name, _Offered(devices, devices), HEALTHS[READY], [], scarce)
         for shape in turns:
             self._add_pod(name, place=ON_NODE, shape=shape)
         for _ in range(dice.number(0, 2)):
@@ -166,7 +184,9 @@ class _Draft:
         for _ in range(dice.number(0, 3)):
             self._add_pod(name, place=ON_NODE)
 
-    def _make_node(self, name: str, offered: "_Offered", health: "_Health", taints: list[Json]) -> None:
+    def _make_node(
+        self, name: str, offered: "_Offered", health: "_Health", taints: list[Json], scarce: str = ""
+    ) -> None:
         dice = self._dice
         labels = {CLUSTER: self._name, POOL: dice.one(["sold", "sold", "other"])}
         marked = {(each["key"], each["effect"]): each for each in (*taints, *health.taints)}
@@ -174,6 +194,8 @@ class _Draft:
         status = manifest["status"]
         status["capacity"] |= {"pods": SLOTS, **offered.capacity}
         status["allocatable"] |= {"pods": SLOTS, **(offered.allocatable or {})}
+        if self._beside is not None:
+            _limit(dice, status["allocatable"], scarce)
         if offered.allocatable is None:
             del status["allocatable"]
         status["conditions"] = [{"type": "DiskPressure", "status": "False"}, *health.conditions]
@@ -209,6 +231,41 @@ class _Draft:
         name = f"{self._name}-p{len(self._pods)}"
         metadata = {"name": name, "namespace": self._dice.one(NAMESPACES), "labels": labels}
         return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+
+
+def _asked_beside(dice: Dice) -> dict[str, Written]:
+    """The cpu and memory of a probe; sometimes it asks for none."""
+    asked = cpu_and_memory(dice, low=1, high=5, always=True)
+    missing = dice.name(ASKED, ASKED_WEIGHTS)
+    return {name: quantity for name, quantity in asked.items() if name not in missing}
+
+
+def _limit(dice: Dice, allocatable: Json, scarce: str) -> None:
+    """Let a node have little of something; of what is given there is still enough for all its Pods and some more."""
+    tenths = (15, 60) if not scarce else (80, 110)
+    slots = (3, 12) if not scarce else (11, 18)
+    scarce = dice.name(SCARCE, [scarce] if scarce else SCARCITIES)
+    if scarce in (LITTLE_CPU, LITTLE_OF_ALL):
+        allocatable["cpu"] = f"{dice.number(*tenths) * 100}m"
+    if scarce in (LITTLE_MEMORY, LITTLE_OF_ALL):
+        allocatable["memory"] = f"{dice.number(*tenths) * 100}Mi"
+    if scarce in (FEW_SLOTS, LITTLE_OF_ALL):
+        allocatable["pods"] = str(dice.number(*slots))
+    if scarce == A_KEY_MISSING:
+        del allocatable[dice.one(["cpu", "memory", "pods"])]
+
+
+ASKED = "asked besides devices"
+ASKED_WEIGHTS = {"all but nothing": 5, "all but cpu": 1, "all but memory": 1, "all but cpu and memory": 1}
+SCARCE = "scarce on a node"
+LITTLE_CPU, LITTLE_MEMORY, FEW_SLOTS, LITTLE_OF_ALL, A_KEY_MISSING = (
+    "cpu",
+    "memory",
+    "slots",
+    "all of it",
+    "a key is missing",
+)
+SCARCITIES = {LITTLE_CPU: 6, LITTLE_MEMORY: 6, FEW_SLOTS: 4, LITTLE_OF_ALL: 3, A_KEY_MISSING: 2, "nothing": 3}
 
 
 @dataclass(frozen=True, slots=True)

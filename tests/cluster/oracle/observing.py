@@ -124,6 +124,7 @@ def _read(client: Client, drafts: Sequence[ClusterDraft]) -> list[Observation]:
             cluster=draft.name,
             devices=draft.devices,
             selector=draft.selector,
+            beside=draft.beside,
             snapshot=json.dumps({"apiVersion": "v1", "kind": "List", "items": [draft.gpu_class, *items[draft.name]]}),
         )
         for draft in drafts
@@ -149,7 +150,7 @@ def _fill(crew: Crew, client: Client, drafts: Sequence[ClusterDraft], needed: Ma
 def _probe(draft: ClusterDraft, number: int) -> Json:
     """A Pod as an instance of the class would be, but for what keeps it inside its cluster."""
     spec = {"tolerations": draft.gpu_class["spec"]["tolerations"], "nodeSelector": {CLUSTER: draft.name}}
-    requests = {draft.resource_name: draft.devices}
+    requests = {draft.resource_name: draft.devices, **(draft.beside or {})}
     labels = {CLUSTER: draft.name}
     return pod(f"{draft.name}-{number}", requests=requests, namespace=PROBES, labels=labels, spec=spec)
 

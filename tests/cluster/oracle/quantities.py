@@ -93,3 +93,31 @@ def in_thousands(devices: int) -> list[str]:
         (devices // 1000**power % 1000, suffix) for power, suffix in enumerate(("", "k", "M", "G", "T", "P", "E"))
     )
     return [f"{piece}{suffix}" for piece, suffix in pieces if piece]
+
+
+CPU_SPELLINGS: Mapping[str, Callable[[int], Written]] = {
+    "thousandths (250m)": lambda milli: f"{milli}m",
+    "a part of a cpu (0.25)": lambda milli: f"{Decimal(milli) / 1000:f}",
+    "millionths (250000u)": lambda milli: f"{milli}000u",
+    "an exponent (250e-3)": lambda milli: f"{milli}e-3",
+}
+MEMORY_SPELLINGS: Mapping[str, Callable[[int], Written]] = {
+    "Mi": lambda mebibytes: f"{mebibytes}Mi",
+    "Ki": lambda mebibytes: f"{mebibytes * 1024}Ki",
+    "bytes": lambda mebibytes: str(mebibytes * 2**20),
+    "M": lambda mebibytes: f"{mebibytes}M",
+    "a part of a Gi": lambda mebibytes: f"{Decimal(mebibytes) / 1024:f}Gi",
+}
+CPU_FORM, MEMORY_FORM = "cpu form", "memory form"
+
+
+def cpu_and_memory(dice: Dice, *, low: int = 0, high: int = 9, always: bool = False) -> dict[str, Written]:
+    """Some cpu and some memory in some spelling, from low to high tenths; one or both may be missing."""
+    found: dict[str, Written] = {}
+    if always or dice.chance(0.8):
+        spell = CPU_SPELLINGS[dice.name(CPU_FORM, list(CPU_SPELLINGS))]
+        found["cpu"] = spell(100 * dice.number(low, high) + 1)
+    if always or dice.chance(0.8):
+        spell = MEMORY_SPELLINGS[dice.name(MEMORY_FORM, list(MEMORY_SPELLINGS))]
+        found["memory"] = spell(100 * dice.number(low, high) + 1)
+    return found

@@ -26,17 +26,27 @@ KNOWN: Mapping[str, Iterable[str]] = {
 }
 """Everything that should occur, by group."""
 
+KNOWN_FIT: Mapping[str, Iterable[str]] = {
+    **KNOWN,
+    shapes.GROUP: [*shapes.SHAPES, *shapes.BESIDE],
+    drafting.ASKED: drafting.ASKED_WEIGHTS,
+    drafting.SCARCE: drafting.SCARCITIES,
+    quantities.CPU_FORM: quantities.CPU_SPELLINGS,
+    quantities.MEMORY_FORM: quantities.MEMORY_SPELLINGS,
+}
+"""The same for clusters where cpu, memory and slots are scarce too."""
 
-def coverage_lines(occurred: Coverage) -> Iterator[str]:
+
+def coverage_lines(occurred: Coverage, known: Mapping[str, Iterable[str]] = KNOWN) -> Iterator[str]:
     """How often everything known occurred, group by group."""
-    for group, names in KNOWN.items():
+    for group, names in known.items():
         yield f"{group}:"
         yield from (f"  {occurred[group, name]:7}  {name}" for name in names)
 
 
-def never_occurred(occurred: Coverage) -> list[str]:
+def never_occurred(occurred: Coverage, known: Mapping[str, Iterable[str]] = KNOWN) -> list[str]:
     """What is known but did not occur."""
-    return [f"{group}: {name}" for group, names in KNOWN.items() for name in names if not occurred[group, name]]
+    return [f"{group}: {name}" for group, names in known.items() for name in names if not occurred[group, name]]
 
 
 def describe(disagreement: Disagreement) -> str:
@@ -63,6 +73,7 @@ def save(directory: Path, seed: int, observation: Observation, disagreements: It
         "cluster": observation.cluster,
         "nodeSelector": selector,
         "devicesPerProbe": observation.devices,
+        "besidePerProbe": observation.beside,
         "placed": dict(Counter(observation.placed)),
         "refused": observation.refused,
         "disagreements": [asdict(each) for each in disagreements],

@@ -5,13 +5,14 @@ from dataclasses import dataclass
 
 from tests.cluster.client import Json
 from tests.cluster.oracle.dice import Dice
-from tests.cluster.oracle.quantities import Written, beyond, fraction, spelled
+from tests.cluster.oracle.quantities import Written, beyond, cpu_and_memory, fraction, spelled
 from tests.cluster.workload import IMAGE
 
 GROUP = "pod shape"
 MAIN, SIDECAR = "main", "sidecar"
 FRACTIONS = "fractions in several containers"
 UNLIKE_LIMIT = "a request unlike its limit"
+NOTHING_ASKED = "no resources at all"
 NOT_WHOLE = (FRACTIONS, UNLIKE_LIMIT)
 
 Part = tuple[Json, Json]
@@ -26,22 +27,25 @@ class Resource:
         name: what the class sells.
         decoy: another name, alike but for the case.
         whole: whether kube-apiserver insists on whole numbers of it, and on limits like the requests.
+        beside: whether Pods ask for cpu and memory beside it, each as it comes.
     """
 
     name: str
     decoy: str
     whole: bool
+    beside: bool = False
 
 
 def shape_names(resource: Resource) -> list[str]:
     """The shapes that kube-apiserver lets a Pod have with such devices."""
-    return [name for name in SHAPES if not (resource.whole and name in NOT_WHOLE)]
+    names = [*SHAPES, *(BESIDE if resource.beside else ())]
+    return [name for name in names if not (resource.whole and name in NOT_WHOLE)]
 
 
 def pod_parts(dice: Dice, resource: Resource, shape: str = "") -> Part:
     """The spec and the status of a Pod of some shape, or of the one given."""
     name = dice.name(GROUP, [shape] if shape else shape_names(resource))
-    return SHAPES[name](_Pod(dice, resource))
+    return (SHAPES.get(name) or BESIDE[name])(_Pod(dice, resource))
 
 
 class _Pod:
@@ -57,7 +61,11 @@ class _Pod:
 
     def of(self, quantity: Written) -> dict[str, Written]:
         """So many devices, as a map of resources."""
-        return {self.resource.name: quantity}
+        return {self.resource.name: quantity, **self.beside()}
+
+    def beside(self) -> dict[str, Written]:
+        """Some cpu and some memory, or not, where Pods ask for it."""
+        return cpu_and_memory(self.dice) if self.resource.beside else {}
 
     def asking(self, name: str, quantity: Written, **more: object) -> Json:
         """A container that asks for so many devices."""
@@ -66,7 +74,8 @@ class _Pod:
 
     def idle(self, name: str = MAIN) -> Json:
         """A container that asks for no device."""
-        return {"name": name, "image": IMAGE, "resources": {"requests": {"cpu": "10m", "memory": "1Mi"}}}
+        requests = {"cpu": "10m", "memory": "1Mi", **self.beside()}
+        return {"name": name, "image": IMAGE, "resources": {"requests": requests}}
 
     def sidecar(self, quantity: Written, name: str = SIDECAR) -> Json:
         """An init container that goes on running."""
@@ -259,7 +268,7 @@ def _fractions(pod: _Pod) -> Part:
 
 def _unlike_limit(pod: _Pod) -> Part:
     container = pod.asking(MAIN, pod.some(1, 2))
-    container["resources"]["limits"] = pod.of(pod.some(3, 5))
+    container["resources"]["limits"] = {**container["resources"]["requests"], pod.resource.name: pod.some(3, 5)}
     return _containers(container)
 
 
@@ -298,3 +307,67 @@ SHAPES: Mapping[str, Callable[[_Pod], Part]] = {
     FRACTIONS: _fractions,
     UNLIKE_LIMIT: _unlike_limit,
 }
+
+
+def _without_devices(pod: _Pod) -> Part:
+    return _containers(pod.idle(), pod.idle("second"))
+
+
+def _without_anything(_: _Pod) -> Part:
+    return _containers({"name": MAIN, "image": IMAGE})
+
+
+def _peak(pod: _Pod) -> Part:
+    init = {"name": "init", "image": IMAGE, "resources": {"requests": {"cpu": "1500m", "memory": "1500Mi"}}}
+    return _containers(pod.idle(), init=[init])
+
+
+def _heavy_overhead(pod: _Pod) -> Part:
+    return _containers(pod.idle(), overhead={"cpu": "1", "memory": "1Gi"})
+
+
+def _level_over_containers(pod: _Pod) -> Part:
+    level = {"cpu": "2", "memory": "2Gi"}
+    only = pod.dice.one([level, {"cpu": "2"}, {"memory": "2Gi"}])
+    overhead = pod.beside() if pod.dice.chance(0.3) else {}
+    return _containers(pod.idle(), pod.idle("second"), resources={"requests": only}, overhead=overhead)
+
+
+def _level_resized(pod: _Pod) -> Part:
+    spec, _ = _level_over_containers(pod)
+    said = {"allocatedResources": {"cpu": "2500m", "memory": "1Gi"}, "resources": {"requests": {"memory": "3Gi"}}}
+    return spec, said
+
+
+def _level_infeasible(pod: _Pod) -> Part:
+    spec, _ = _level_over_containers(pod)
+    allocated, held = pod.beside(), pod.beside()
+    said = {"allocatedResources": allocated, "resources": {"requests": held}, "conditions": _resize("Infeasible")}
+    return spec, {key: value for key, value in said.items() if key != pod.dice.one(["", "allocatedResources"])}
+
+
+def _compute_resized(pod: _Pod) -> Part:
+    spec, _ = _containers(pod.idle(), pod.idle("second"))
+    more = {"cpu": "1200m", "memory": "1200Mi"}
+    return spec, {"containerStatuses": [pod.status(MAIN, more, pod.beside()), pod.status("second", None, more)]}
+
+
+def _level_status_alone(pod: _Pod) -> Part:
+    spec, _ = _containers(pod.idle())
+    more = {"cpu": "1700m", "memory": "1700Mi"}
+    allocated, held = (more, pod.beside()) if pod.dice.chance(0.5) else (pod.beside(), more)
+    return spec, {"allocatedResources": allocated, "resources": {"requests": held}}
+
+
+BESIDE: Mapping[str, Callable[[_Pod], Part]] = {
+    "no devices": _without_devices,
+    NOTHING_ASKED: _without_anything,
+    "a large init container": _peak,
+    "a large overhead": _heavy_overhead,
+    "pod-level requests": _level_over_containers,
+    "pod-level requests resized": _level_resized,
+    "pod-level requests resized in vain": _level_infeasible,
+    "cpu and memory resized": _compute_resized,
+    "cpu and memory resized, said of the pod": _level_status_alone,
+}
+"""Shapes in which cpu and memory matter more than devices."""
