@@ -12,8 +12,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from aiohttp.typedefs import Middleware
-
 from apiserver import __version__
 from apiserver.catalog.gpuoffers import Offering
 from apiserver.catalog.install import install
@@ -23,6 +21,7 @@ from apiserver.cluster.tenancy import Tenancy
 from apiserver.cluster.view import View
 from apiserver.delegation import Reviews, Trust
 from apiserver.inputs import STDIN, USER_AGENT, InputError, load_snapshot, make_tenancy, make_view
+from apiserver.measured import Access, Measured
 from apiserver.serving.authentication import Authenticator
 from apiserver.serving.authorization import Authorizer
 from apiserver.serving.certificates import CertificateError, ServingContext, pair_from_files, self_signed
@@ -123,8 +122,10 @@ async def _serve_snapshot(settings: Settings, shutdown: Shutdown) -> None:
     versions = VersionSource(ServerClock(wall=datetime.now(UTC).timestamp()))
     health = Health(ready={"shutdown": shutdown.problem})
     offering = None if tenancy is None else Offering(tenancy, settings.tenant_rules, lambda: None)
-    handlers = Handlers(install(view, versions, lambda: None, offering), health, __version__)
-    app = make_app(handlers, [only_loopback, *_limits(settings)], shutdown)
+    inflight = Inflight(settings.max_requests_inflight)
+    served = install(view, versions, lambda: None, offering)
+    handlers = _measured(Measured(served, inflight, view), health)
+    app = make_app(handlers, [only_loopback, ending_in_time, limiting(inflight)], shutdown)
     server = listening(app, address=settings.bind_address, port=settings.insecure_port)
 
     async def work() -> None:
@@ -171,10 +172,13 @@ def _stamp(file: Path) -> tuple[int, int, int] | None:
 
 async def _serve_local(settings: Settings, shutdown: Shutdown) -> None:
     clock = ServerClock()
-    live, install_on = _make_live(settings)
+    view = make_view(settings)
+    live, install_on = _make_live(settings, view)
     health = Health(ready={"shutdown": shutdown.problem, **_live_checks(live)})
-    handlers = Handlers(install_on(VersionSource(clock)), health, __version__)
-    app = make_app(handlers, [only_loopback, *_limits(settings)], shutdown)
+    inflight = Inflight(settings.max_requests_inflight)
+    served = install_on(VersionSource(clock))
+    handlers = _measured(Measured(served, inflight, view, live.untold, live.reflectors), health)
+    app = make_app(handlers, [only_loopback, ending_in_time, limiting(inflight)], shutdown)
     server = listening(app, address=settings.bind_address, port=settings.insecure_port)
 
     async def work() -> None:
@@ -186,7 +190,8 @@ async def _serve_local(settings: Settings, shutdown: Shutdown) -> None:
 
 async def _serve_cluster(settings: Settings, shutdown: Shutdown) -> None:
     clock = ServerClock()
-    live, install_on = _make_live(settings)
+    view = make_view(settings)
+    live, install_on = _make_live(settings, view)
     context = _serving_context(settings)
     reviews = Reviews()
     authenticator = Authenticator(token_reviewer=reviews.token)
@@ -196,10 +201,19 @@ async def _serve_cluster(settings: Settings, shutdown: Shutdown) -> None:
         ready={"shutdown": shutdown.problem, "authentication-config": trust.problem, **_live_checks(live)},
         hidden={"serving": _may_serve(shutdown, trust, live)},
     )
-    handlers = Handlers(install_on(VersionSource(clock)), health, __version__)
+    inflight = Inflight(settings.max_requests_inflight)
+    measured = Measured(
+        install_on(VersionSource(clock)),
+        inflight,
+        view,
+        untold=live.untold,
+        reflectors=lambda: (*live.reflectors(), *trust.reflectors()),
+        access=Access(authenticator, authorizer, reviews),
+    )
+    handlers = _measured(measured, health)
     authenticate = authenticating(authenticator, settings.always_allow_paths)
-    in_time, limited = _limits(settings)
-    app = make_app(handlers, [in_time, authenticate, limited, authorizing(authorizer)], shutdown)
+    filters = [ending_in_time, authenticate, limiting(inflight), authorizing(authorizer)]
+    app = make_app(handlers, filters, shutdown)
     server = listening(app, address=settings.bind_address, port=settings.secure_port, tls=context.ssl_context)
 
     async def work() -> None:
@@ -212,14 +226,14 @@ async def _serve_cluster(settings: Settings, shutdown: Shutdown) -> None:
     await _serve_until(shutdown, server, work, settings.shutdown_delay)
 
 
-def _limits(settings: Settings) -> tuple[Middleware, Middleware]:
-    """The filters for time and for number; who is asking is found out between them."""
-    return ending_in_time, limiting(Inflight(settings.max_requests_inflight))
+def _measured(measured: Measured, health: Health) -> Handlers:
+    """What answers, and counts what it answers."""
+    return Handlers(measured.served, health, __version__, traffic=measured.traffic, metrics=measured.text)
 
 
-def _make_live(settings: Settings) -> tuple[Live, Callable[[VersionSource], GroupVersion]]:
+def _make_live(settings: Settings, view: View) -> tuple[Live, Callable[[VersionSource], GroupVersion]]:
     """What follows the cluster, and how what it knows is served."""
-    view, tenancy = make_view(settings), make_tenancy(settings)
+    tenancy = make_tenancy(settings)
     live = Live(view, tenancy=tenancy, kubevirt=settings.kubevirt, max_staleness=settings.max_staleness)
     offering = None if tenancy is None else Offering(tenancy, settings.tenant_rules, live.tenants_untold)
     return live, lambda versions: install(view, versions, live.untold, offering)

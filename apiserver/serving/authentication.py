@@ -10,6 +10,7 @@ import json
 import re
 import secrets
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -258,6 +259,10 @@ class Authenticator:
         token_reviewer: returns the user of a token, None if it is not valid; without one no token can be reviewed.
         clock: seconds that only grow, for how long the answers about tokens are remembered.
         now: the time at which certificates must be valid.
+
+    Attributes:
+        config: what is trusted; None until it is known.
+        attempts: how many callers were known, `success`, and how many were not, `error`.
     """
 
     def __init__(
@@ -273,6 +278,7 @@ class Authenticator:
         self._now = now
         self._reviews: ReviewCache[bytes, User | None] = ReviewCache(clock=clock)
         self._review_key = secrets.token_bytes(32)
+        self.attempts: Counter[str] = Counter()
 
     @property
     def configured(self) -> bool:
@@ -310,9 +316,12 @@ class Authenticator:
                 objections.append(objection)
                 continue
             if user is not None:
+                self.attempts["success"] += 1
                 return with_authenticated_group(user)
         if objections:
+            self.attempts["error"] += 1
             raise Unauthenticated("; ".join(map(str, objections))) from objections[0]
+        self.attempts["success"] += 1
         return ANONYMOUS
 
     async def _by_front_proxy(self, peer: _Peer | None, headers: Headers) -> User | None:

@@ -8,6 +8,7 @@ import ipaddress
 import logging
 import os
 import ssl
+import time
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from http import HTTPStatus
 from typing import Final
@@ -24,6 +25,7 @@ from apiserver.serving.responses import respond_status, respond_text
 from apiserver.serving.selectors import Requirement, parse_field_selector, parse_label_selector, pinned_name
 from apiserver.serving.shutdown import Shutdown, refuse_late
 from apiserver.serving.status import Forbidden, ServiceUnavailable, StatusError, Unauthorized
+from apiserver.serving.traffic import Traffic
 from apiserver.serving.users import User
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -41,6 +43,22 @@ _SELECTIVE_VERBS: Final = ("list", "watch", "deletecollection")
 _PANIC: Final = "This request caused apiserver to panic. Look in the logs for details.\n"
 _NOT_FOUND: Final = "404 page not found\n"
 _log = logging.getLogger(__name__)
+
+
+def measuring(traffic: Traffic) -> Middleware:
+    """Count every request once it is over, however it ends."""
+
+    @web.middleware
+    async def measure(request: web.Request, handler: Handler) -> web.StreamResponse:
+        began = time.perf_counter()
+        response = None
+        try:
+            response = await handler(request)
+            return response
+        finally:
+            traffic.count(request, request[INFO], response, time.perf_counter() - began)
+
+    return measure
 
 
 def answering(shutdown: Shutdown) -> Middleware:

@@ -10,7 +10,7 @@ from aiohttp import HttpVersion11, web
 from aiohttp.typedefs import Middleware
 
 from apiserver.serving.connections import HEAD_SECONDS, Connection
-from apiserver.serving.filters import INFO, answering, set_headers
+from apiserver.serving.filters import INFO, answering, measuring, set_headers
 from apiserver.serving.handlers import Handlers
 from apiserver.serving.shutdown import DRAIN_SECONDS, Shutdown
 
@@ -28,7 +28,7 @@ def make_app(
         middlewares: who may pass, outermost first.
         shutdown: says when only what was let in is still answered.
     """
-    app = web.Application(middlewares=[answering(shutdown or Shutdown()), *middlewares])
+    app = web.Application(middlewares=[measuring(handlers.traffic), answering(shutdown or Shutdown()), *middlewares])
     app._router = _OneRoute()  # noqa: SLF001 # a router of one's own can be given to an application in no other way
 
     async def answer(request: web.Request) -> web.StreamResponse:
