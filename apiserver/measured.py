@@ -2,7 +2,7 @@
 
 import asyncio
 import importlib
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -46,7 +46,7 @@ class Measured:
     reflectors: Callable[[], Iterable[Reflector[Any]]] = tuple
     access: Access | None = None
     traffic: Traffic = field(init=False)
-    _text: Callable[[], bytes] | None = field(init=False, default=None)
+    _text: Callable[[], Awaitable[bytes]] | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         self.traffic = Traffic(self.served)
@@ -60,4 +60,4 @@ class Measured:
         if self._text is None:
             collectors = await asyncio.to_thread(importlib.import_module, "apiserver.collectors")
             self._text = collectors.make_metrics(self).text
-        return self._text()
+        return await self._text()

@@ -5,6 +5,7 @@ Nothing is made before it is asked for: the numbers lie where they are counted.
 Source: apiserver pkg/endpoints/metrics/metrics.go, pkg/endpoints/filters/metrics.go of Kubernetes 1.37.
 """
 
+import asyncio
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -40,9 +41,26 @@ class Metrics:
         for collector in collectors:
             self._registry.register(collector)
 
-    def text(self) -> bytes:
-        """Everything as it is now, in version 0.0.4 of Prometheus' text format."""
-        return _NAMED_WITHOUT_TOTAL.sub(rb"\1", generate_latest(self._registry))
+    async def text(self) -> bytes:
+        """Everything as it is now, in version 0.0.4 of Prometheus' text format.
+
+        The numbers are taken at once; writing them down is most of the work, and done beside the answering of requests.
+        """
+        return await asyncio.to_thread(_written, _Taken(tuple(self._registry.collect())))
+
+
+class _Taken(Collector):
+    """Families as they were at one time."""
+
+    def __init__(self, families: Iterable[Metric]) -> None:
+        self._families = families
+
+    def collect(self) -> Iterable[Metric]:
+        return self._families
+
+
+def _written(taken: _Taken) -> bytes:
+    return _NAMED_WITHOUT_TOTAL.sub(rb"\1", generate_latest(taken))
 
 
 class RequestMetrics(Collector):

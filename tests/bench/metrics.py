@@ -1,4 +1,4 @@
-"""What measuring costs: microseconds for each request, and milliseconds for each time that Prometheus asks."""
+"""What measuring costs in time of the processor: microseconds for each request, milliseconds for each scrape."""
 
 import asyncio
 import time
@@ -46,10 +46,10 @@ async def microseconds(path: str, middleware: Middleware) -> float:
 
     best = float("inf")
     for _ in range(ROUNDS):
-        began = time.perf_counter()
+        began = time.process_time()
         for _ in range(REQUESTS):
             await middleware(request, answer)
-        best = min(best, time.perf_counter() - began)
+        best = min(best, time.process_time() - began)
     return best / REQUESTS * 1e6
 
 
@@ -65,11 +65,11 @@ async def main() -> None:
     for path in (LIST, f"{LIST}/name", "/livez", f"{LIST}/name/unknown", "/unknown"):
         print(f"{await microseconds(path, measure) - await microseconds(path, nothing):6.2f} µs  GET {path}")  # noqa: T201
     for classes, nodes in ((3, 10), (50, 1000), (1000, 5000)):
-        served, best = measured(classes=classes, nodes=nodes), float("inf")
+        served, best, text = measured(classes=classes, nodes=nodes), float("inf"), b""
         for _ in range(ROUNDS):
-            began = time.perf_counter()
+            began = time.process_time()
             text = await served.text()
-            best = min(best, time.perf_counter() - began)
+            best = min(best, time.process_time() - began)
         print(f"{best * 1e3:6.1f} ms  /metrics of {classes} classes, {nodes} nodes: {len(text)} bytes")  # noqa: T201
 
 
