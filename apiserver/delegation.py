@@ -16,6 +16,9 @@ from apiserver.serving.authentication import AuthenticationConfig, Authenticator
 from apiserver.serving.certificates import ServingContext
 from apiserver.serving.users import User
 
+AUTHZ_REVIEWS: Final = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+AUTHN_REVIEWS: Final = "/apis/authentication.k8s.io/v1/tokenreviews"
+
 _NAME: Final = "extension-apiserver-authentication"
 _log = logging.getLogger(__name__)
 
@@ -48,6 +51,10 @@ class Trust:
         self._context = context
         self._reflector: Reflector[ConfigMap] | None = None
         self._problem: str | None = None
+
+    def reflectors(self) -> tuple[Reflector[ConfigMap], ...]:
+        """What follows the ConfigMap, as far as it has begun."""
+        return () if self._reflector is None else (self._reflector,)
 
     async def follow(self, transport: Transport) -> None:
         """Follow the ConfigMap until cancelled."""
@@ -104,7 +111,7 @@ class Reviews:
 
     async def access(self, review: dict[str, object]) -> Mapping[str, object]:
         """Have a SubjectAccessReview answered."""
-        return await self._post("/apis/authorization.k8s.io/v1/subjectaccessreviews", review)
+        return await self._post(AUTHZ_REVIEWS, review)
 
     async def token(self, token: str) -> User | None:
         """The user of a bearer token, or None when it is not valid.
@@ -113,7 +120,7 @@ class Reviews:
             ValueError: the review itself failed.
         """
         review = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token}}
-        answer = await self._post("/apis/authentication.k8s.io/v1/tokenreviews", review)
+        answer = await self._post(AUTHN_REVIEWS, review)
         status = msgspec.convert(answer.get("status") or {}, _TokenReviewStatus)
         if status.error:
             raise ValueError(status.error)

@@ -23,10 +23,11 @@ from apiserver.cluster.view import View
 from apiserver.delegation import Reviews, Trust
 from apiserver.garbage import settle
 from apiserver.inputs import STDIN, USER_AGENT, InputError, load_snapshot, make_tenancy, make_view
+from apiserver.measured import Access, Measured
 from apiserver.serving.authentication import Authenticator
 from apiserver.serving.authorization import Authorizer
 from apiserver.serving.certificates import CertificateError, ServingContext, pair_from_files, self_signed
-from apiserver.serving.filters import Filter, authenticating, authorizing, only_loopback
+from apiserver.serving.filters import authenticating, authorizing, only_loopback
 from apiserver.serving.handlers import Handlers
 from apiserver.serving.health import Check, Health
 from apiserver.serving.limits import Inflight, ending_in_time, limiting
@@ -125,9 +126,10 @@ async def _serve_snapshot(settings: Settings, shutdown: Shutdown) -> None:
     load_snapshot(settings.snapshot).fill(view, tenancy, kubevirt=settings.kubevirt)
     versions = VersionSource(ServerClock(wall=datetime.now(UTC).timestamp()))
     health = Health(ready={"shutdown": shutdown.problem})
+    inflight = Inflight(settings.max_requests_inflight)
     served = _install(settings, view, tenancy, versions, lambda: None, lambda: None)
-    handlers = Handlers(served, health, __version__)
-    app = make_app(handlers, [only_loopback, *_limits(settings)], shutdown)
+    handlers = _measured(Measured(served, inflight, view), health)
+    app = make_app(handlers, [only_loopback, ending_in_time, limiting(inflight)], shutdown)
     server = listening(app, address=settings.bind_address, port=settings.insecure_port)
 
     async def work() -> None:
@@ -174,10 +176,13 @@ def _stamp(file: Path) -> tuple[int, int, int] | None:
 
 async def _serve_local(settings: Settings, shutdown: Shutdown) -> None:
     clock = ServerClock()
-    live, install_on = _make_live(settings)
+    view = make_view(settings)
+    live, install_on = _make_live(settings, view)
     health = Health(ready={"shutdown": shutdown.problem, **_live_checks(live)})
-    handlers = Handlers(install_on(VersionSource(clock)), health, __version__)
-    app = make_app(handlers, [only_loopback, *_limits(settings)], shutdown)
+    inflight = Inflight(settings.max_requests_inflight)
+    served = install_on(VersionSource(clock))
+    handlers = _measured(Measured(served, inflight, view, live.untold, live.reflectors), health)
+    app = make_app(handlers, [only_loopback, ending_in_time, limiting(inflight)], shutdown)
     server = listening(app, address=settings.bind_address, port=settings.insecure_port)
 
     async def work() -> None:
@@ -189,7 +194,8 @@ async def _serve_local(settings: Settings, shutdown: Shutdown) -> None:
 
 async def _serve_cluster(settings: Settings, shutdown: Shutdown) -> None:
     clock = ServerClock()
-    live, install_on = _make_live(settings)
+    view = make_view(settings)
+    live, install_on = _make_live(settings, view)
     context = _serving_context(settings)
     reviews = Reviews()
     authenticator = Authenticator(token_reviewer=reviews.token)
@@ -199,10 +205,19 @@ async def _serve_cluster(settings: Settings, shutdown: Shutdown) -> None:
         ready={"shutdown": shutdown.problem, "authentication-config": trust.problem, **_live_checks(live)},
         hidden={"serving": _may_serve(shutdown, trust, live)},
     )
-    handlers = Handlers(install_on(VersionSource(clock)), health, __version__)
+    inflight = Inflight(settings.max_requests_inflight)
+    measured = Measured(
+        install_on(VersionSource(clock)),
+        inflight,
+        view,
+        untold=live.untold,
+        reflectors=lambda: (*live.reflectors(), *trust.reflectors()),
+        access=Access(authenticator, authorizer, reviews),
+    )
+    handlers = _measured(measured, health)
     authenticate = authenticating(authenticator, settings.always_allow_paths)
-    in_time, limited = _limits(settings)
-    app = make_app(handlers, [in_time, authenticate, limited, authorizing(authorizer)], shutdown)
+    filters = [ending_in_time, authenticate, limiting(inflight), authorizing(authorizer)]
+    app = make_app(handlers, filters, shutdown)
     server = listening(app, address=settings.bind_address, port=settings.secure_port, tls=context.ssl_context)
 
     async def work() -> None:
@@ -216,14 +231,14 @@ async def _serve_cluster(settings: Settings, shutdown: Shutdown) -> None:
     await _serve_until(shutdown, server, work, settings.shutdown_delay)
 
 
-def _limits(settings: Settings) -> tuple[Filter, Filter]:
-    """The filters for time and for number; who is asking is found out between them."""
-    return ending_in_time, limiting(Inflight(settings.max_requests_inflight))
+def _measured(measured: Measured, health: Health) -> Handlers:
+    """What answers, and counts what it answers."""
+    return Handlers(measured.served, health, __version__, traffic=measured.traffic, metrics=measured.text)
 
 
-def _make_live(settings: Settings) -> tuple[Live, Callable[[VersionSource], GroupVersion]]:
+def _make_live(settings: Settings, view: View) -> tuple[Live, Callable[[VersionSource], GroupVersion]]:
     """What follows the cluster, and how what it knows is served."""
-    view, tenancy = make_view(settings), make_tenancy(settings)
+    tenancy = make_tenancy(settings)
     live = Live(view, tenancy=tenancy, kubevirt=settings.kubevirt, max_staleness=settings.max_staleness)
     return live, lambda versions: _install(settings, view, tenancy, versions, live.untold, live.tenants_untold)
 

@@ -21,6 +21,7 @@ import secrets
 import ssl
 import time
 import urllib.request
+from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -196,6 +197,9 @@ class ClusterClient:
         load: reads the access anew when it is refused, about to expire, or no longer trusts the server.
         on_date: told the Date of every answer.
         post_pauses: seconds between the attempts of a post, before jitter.
+
+    Attributes:
+        posts: attempts of posts, by path and HTTP status; 0 where there was no answer.
     """
 
     def __init__(
@@ -215,6 +219,7 @@ class ClusterClient:
         self._on_date = on_date
         self._post_pauses = tuple(post_pauses)
         self._session: aiohttp.ClientSession | None = None
+        self.posts: Counter[tuple[str, int]] = Counter()
 
     async def __aenter__(self) -> Self:
         # No limit on connections: reviews that hang must not keep a watch from being opened.
@@ -254,12 +259,12 @@ class ClusterClient:
         call = _Call("POST", path, timeout, body=msgspec.json.encode(body))
         for pause in self._post_pauses:
             try:
-                return _json_object(await self._fetch(call))
+                return _json_object(await self._fetch_counted(call))
             except ClusterError as error:
                 if not _may_post_again(error):
                     raise
                 await asyncio.sleep(max(_jittered(pause), error.retry_after or 0))
-        return _json_object(await self._fetch(call))
+        return _json_object(await self._fetch_counted(call))
 
     @contextlib.asynccontextmanager
     async def stream(
@@ -283,6 +288,15 @@ class ClusterClient:
         call = _Call("GET", path, timeout, params, encoding="identity", accept=accept)
         async with self._answered(call) as response, contextlib.aclosing(_lines(response)) as lines:
             yield lines
+
+    async def _fetch_counted(self, call: _Call) -> Response:
+        try:
+            response = await self._fetch(call)
+        except ClusterError as error:
+            self.posts[call.path, error.status] += 1
+            raise
+        self.posts[call.path, response.status] += 1
+        return response
 
     async def _fetch(self, call: _Call) -> Response:
         async with self._answered(call) as response:

@@ -214,6 +214,11 @@ class Live:
             await quotas.wait_synced()
             tenancy.feed.announce()
 
+    def reflectors(self) -> list[Reflector[Any]]:
+        """Everything that follows a collection, as far as it has begun."""
+        optional = () if self._kubevirts is None else self._kubevirts.reflectors()
+        return [*self._reflectors, *self._tenant_reflectors, *self._device_classes.reflectors(), *optional]
+
     def unsynced(self) -> str | None:
         """Why no true answer can be given yet, or None when every list was complete once."""
         if not self._reflectors:

@@ -73,6 +73,10 @@ class OptionalKind(Generic[T]):
                 self._look()
                 await asyncio.sleep(POLL_SECONDS)
 
+    def reflectors(self) -> tuple[Reflector[T], ...]:
+        """What follows the kind, as far as it has begun."""
+        return () if self._reflector is None else (self._reflector,)
+
     def settled(self) -> bool:
         """Whether the first attempt has ended: with objects, without the kind, or refused."""
         reflector = self._reflector

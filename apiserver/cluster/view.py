@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from apiserver.cluster.changes import Changes, Feed
 from apiserver.cluster.loads import Loads, PodKey
-from apiserver.gpu.capacity import Explained, NodeShare, Tally, explain, node_share
+from apiserver.gpu.capacity import Explained, NodeShare, Tally, explain, make_tally, node_share
 from apiserver.gpu.classes import GPUClass
 from apiserver.gpu.fit import Room
 from apiserver.gpu.nodes import NO_COMPUTE, Node
@@ -145,6 +145,21 @@ class View:
     def device_classes(self, name: str) -> tuple[str, ...]:
         """The DeviceClasses by which DRA hands out the class's resource name, besides what is counted here."""
         return self._mapped.get(self._classes[name].gpu_class.resource_name, ())
+
+    def resources(self) -> Iterator[tuple[str, Tally]]:
+        """Each resource name that is sold, with its totals: devices that several classes sell count once.
+
+        A node counts when it is eligible for any of the classes.
+        """
+        for resource, sellers in sorted(self._sellers.items()):
+            states = [self._classes[name] for name in sellers]
+            if resource and len(states) == 1:
+                yield resource, states[0].tally
+            elif resource and states:
+                shares: dict[str, NodeShare] = {}
+                for state in states:
+                    shares |= {name: share for name, share in state.shares.items() if share.eligible}
+                yield resource, make_tally(shares.values())
 
     def follow(self, on_change: Callable[[], None] | None = None) -> Changes[ClassReport]:
         """A reader of what changes, to which every class is new; of a class that went it is told the last report."""

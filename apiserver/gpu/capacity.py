@@ -7,7 +7,7 @@ Source: NodeInfo of kube-scheduler 1.37 and its filters NodeResourcesFit, TaintT
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
@@ -198,3 +198,11 @@ class Tally:
             self._free_values[share.free] += sign
             if not self._free_values[share.free]:
                 del self._free_values[share.free]
+
+
+def make_tally(shares: Iterable[NodeShare]) -> Tally:
+    """The totals of these shares."""
+    tally = Tally()
+    for share in shares:
+        tally.add(share)
+    return tally

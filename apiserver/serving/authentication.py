@@ -10,6 +10,7 @@ import json
 import re
 import secrets
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -269,6 +270,10 @@ class Authenticator:
         token_reviewer: returns the user of a token, None if it is not valid; without one no token can be reviewed.
         clock: seconds that only grow, for how long the answers about tokens are remembered.
         now: the time at which certificates must be valid.
+
+    Attributes:
+        config: what is trusted; None until it is known.
+        attempts: how many callers were known, `success`, and how many were not, `error`.
     """
 
     def __init__(
@@ -285,6 +290,7 @@ class Authenticator:
         self._reviews: ReviewCache[bytes, User | None] = ReviewCache(clock=clock)
         self._review_key = secrets.token_bytes(32)
         self._known: dict[_Peer, _Known] = {}
+        self.attempts: Counter[str] = Counter()
 
     @property
     def configured(self) -> bool:
@@ -311,6 +317,7 @@ class Authenticator:
         """
         peer = _Peer(peer_certificate, tuple(intermediates)) if peer_certificate is not None else None
         if peer is not None and (known := self._known.get(peer)) and known.since <= self._now() <= known.until:
+            self.attempts["success"] += 1
             return known.user
         objections: list[Unauthenticated] = []
         for authenticate in (
@@ -328,9 +335,12 @@ class Authenticator:
                 user = with_authenticated_group(user)
                 if authenticate == self._by_certificate and objections and peer is not None:
                     self._remember(peer, user)
+                self.attempts["success"] += 1
                 return user
         if objections:
+            self.attempts["error"] += 1
             raise Unauthenticated("; ".join(map(str, objections))) from objections[0]
+        self.attempts["success"] += 1
         return ANONYMOUS
 
     def _remember(self, peer: _Peer, user: User) -> None:

@@ -4,9 +4,10 @@ Source: k8s.io/apiserver/pkg/server/options/authorization.go, plugin/pkg/authori
 """
 
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
-from enum import Enum, auto
+from enum import Enum
 
 from apiserver.serving.reviews import ReviewCache
 from apiserver.serving.users import PRIVILEGED_GROUP, User
@@ -41,9 +42,9 @@ class AuthorizationError(Exception):
 class Decision(Enum):
     """What an authorizer says; a caller may only on ALLOW."""
 
-    ALLOW = auto()
-    DENY = auto()
-    NO_OPINION = auto()
+    ALLOW = "allowed"
+    DENY = "denied"
+    NO_OPINION = "no-opinion"
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +105,9 @@ class Authorizer:
 
     Raises:
         ValueError: a path has a `*` elsewhere than at its end.
+
+    Attributes:
+        attempts: how many questions were answered with each Decision, and with an `error`.
     """
 
     def __init__(
@@ -120,6 +124,7 @@ class Authorizer:
         self._open_paths = frozenset(pattern for pattern in patterns if not pattern.endswith("*"))
         self._open_prefixes = tuple(pattern[:-1] for pattern in patterns if pattern.endswith("*"))
         self._reviews: ReviewCache[Attributes, Verdict] = ReviewCache(clock=clock)
+        self.attempts: Counter[str] = Counter()
 
     async def authorize(self, attributes: Attributes) -> Verdict:
         """Return the verdict on the attributes.
@@ -127,6 +132,15 @@ class Authorizer:
         Raises:
             AuthorizationError: the review failed, or its answer makes no sense.
         """
+        try:
+            verdict = await self._verdict(attributes)
+        except AuthorizationError:
+            self.attempts["error"] += 1
+            raise
+        self.attempts[verdict.decision.value] += 1
+        return verdict
+
+    async def _verdict(self, attributes: Attributes) -> Verdict:
         if PRIVILEGED_GROUP in attributes.user.groups or self._is_open(attributes):
             return Verdict(Decision.ALLOW)
         remembered = self._reviews.remembered(attributes)

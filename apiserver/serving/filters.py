@@ -8,6 +8,7 @@ import ipaddress
 import logging
 import os
 import ssl
+import time
 from collections.abc import Awaitable, Callable, Collection
 from functools import lru_cache
 from typing import Final, Protocol
@@ -23,6 +24,7 @@ from apiserver.serving.responses import respond_status, respond_text
 from apiserver.serving.selectors import Requirement, parse_field_selector, parse_label_selector, pinned_name
 from apiserver.serving.shutdown import Shutdown, refuse_late
 from apiserver.serving.status import Forbidden, ServiceUnavailable, StatusError, Unauthorized
+from apiserver.serving.traffic import Traffic
 from apiserver.serving.users import User
 
 Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
@@ -47,6 +49,21 @@ _REMEMBERED_LENGTH: Final = 1024
 _SELECTIVE_VERBS: Final = ("list", "watch", "deletecollection")
 _PANIC: Final = "This request caused apiserver to panic. Look in the logs for details.\n"
 _log = logging.getLogger(__name__)
+
+
+def measuring(traffic: Traffic) -> Filter:
+    """Count every request once it is over, however it ends."""
+
+    async def measure(request: web.BaseRequest, handler: Handler) -> web.StreamResponse:
+        began = time.perf_counter()
+        response = None
+        try:
+            response = await handler(request)
+            return response
+        finally:
+            traffic.count(request, request[INFO], response, time.perf_counter() - began)
+
+    return measure
 
 
 def answering(shutdown: Shutdown) -> Filter:

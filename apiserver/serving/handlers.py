@@ -4,7 +4,8 @@ Source: apiserver pkg/server (handler.go, routes/) and pkg/endpoints/handlers/ge
 """
 
 import platform
-from typing import Any
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
 
 from aiohttp import web
 
@@ -16,8 +17,11 @@ from apiserver.serving.request_info import RequestInfo
 from apiserver.serving.resources import GroupVersion
 from apiserver.serving.responses import JSON_REPRESENTATION, respond, respond_text
 from apiserver.serving.status import MethodNotAllowed, ServiceUnavailable
+from apiserver.serving.traffic import Traffic
 
 _OPENAPI_RETRY_SECONDS = 60
+_METRICS: Final = "/metrics"
+_METRICS_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class Handlers:
@@ -27,14 +31,26 @@ class Handlers:
         served: what is declared.
         health: the checks behind the health endpoints.
         version: of the program, for /version.
+        traffic: counts the requests.
+        metrics: makes what /metrics answers; without it there is no such path.
     """
 
-    def __init__(self, served: GroupVersion, health: Health, version: str) -> None:
+    def __init__(
+        self,
+        served: GroupVersion,
+        health: Health,
+        version: str,
+        *,
+        traffic: Traffic | None = None,
+        metrics: Callable[[], Awaitable[bytes]] | None = None,
+    ) -> None:
         self._served = served
         self._health = health
         self._version = version
         self._discovery = Discovery(served)
-        self._reading = Reading(served)
+        self.traffic = traffic or Traffic(served)
+        self._metrics = metrics
+        self._reading = Reading(served, self.traffic)
 
     async def answer(self, request: web.BaseRequest, info: RequestInfo) -> web.StreamResponse:
         """Answer one authorized request.
@@ -44,6 +60,10 @@ class Handlers:
         """
         if info.is_resource_request and (info.group, info.version) == (self._served.group, self._served.version):
             return await self._reading.answer(request, info)
+        if self._metrics is not None and info.path == _METRICS:
+            if request.method != "GET":
+                raise MethodNotAllowed
+            return web.Response(body=await self._metrics(), headers={"Content-Type": _METRICS_TYPE})
         return self._other_request(request, info)
 
     def close(self) -> None:
@@ -105,6 +125,8 @@ class Handlers:
             paths += [f"/{endpoint}", *(f"/{endpoint}/{name}" for name in checks)]
         if self._served.openapi is not None:
             paths += ["/openapi/v2", "/openapi/v3"]
+        if self._metrics is not None:
+            paths.append(_METRICS)
         return sorted(paths)
 
     def _version_info(self) -> dict[str, Any]:

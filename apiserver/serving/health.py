@@ -11,7 +11,7 @@ from typing import Final
 Check = Callable[[], str | None]
 """Says what is wrong, or None."""
 
-_ENDPOINTS: Final = ("healthz", "livez", "readyz")
+ENDPOINTS: Final = ("healthz", "livez", "readyz")
 _log = logging.getLogger(__name__)
 
 
@@ -29,7 +29,7 @@ def _alive() -> str | None:
 
 def is_health_path(path: str) -> bool:
     """Whether a path is a health endpoint, or one of its checks."""
-    return path.strip("/").partition("/")[0] in _ENDPOINTS
+    return path.strip("/").partition("/")[0] in ENDPOINTS
 
 
 @dataclass(slots=True)
@@ -55,7 +55,7 @@ class Health:
             excluded: values of `exclude`.
         """
         endpoint, _, name = path.strip("/").partition("/")
-        if endpoint not in _ENDPOINTS:
+        if endpoint not in ENDPOINTS:
             return None
         checks = self.live | self.ready if endpoint == "readyz" else self.live
         if name:

@@ -5,6 +5,8 @@ Kubernetes 1.37.
 """
 
 import asyncio
+import time
+from collections.abc import Callable
 from typing import Final
 
 import orjson
@@ -16,6 +18,7 @@ from apiserver.serving.health import is_health_path
 from apiserver.serving.request_info import RequestInfo
 from apiserver.serving.responses import respond_text
 from apiserver.serving.status import BadRequest
+from apiserver.serving.traffic import TERMINATED
 from apiserver.serving.users import PRIVILEGED_GROUP, User
 
 REQUEST_SECONDS: Final = 60.0
@@ -60,6 +63,7 @@ async def ending_in_time(request: web.BaseRequest, handler: Handler) -> web.Stre
     except TimeoutError:
         if not limit.expired():
             raise
+        request[TERMINATED] = 504
         if response is None or not response.prepared:
             return _timed_out()
         if request.transport is not None:
@@ -92,23 +96,58 @@ def _timed_out() -> web.Response:
 # Number.
 
 
+class HighWater:
+    """The highest value of the last second or two.
+
+    Args:
+        clock: seconds that only grow.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._second = self._peak = self._peak_before = 0
+
+    def grew(self, value: int) -> None:
+        """Take the value, which has just grown by one; that it shrinks need not be told."""
+        self._turn(value - 1)
+        self._peak = max(self._peak, value)
+
+    def highest(self, value: int) -> int:
+        """The highest of this second and the one before.
+
+        Args:
+            value: as it is now.
+        """
+        self._turn(value)
+        return max(self._peak, self._peak_before)
+
+    def _turn(self, value: int) -> None:
+        """Begin another second, if it is one, with the value that was carried into it."""
+        second = int(self._clock())
+        if second != self._second:
+            self._peak_before = self._peak if second == self._second + 1 else value
+            self._second, self._peak = second, value
+
+
 class Inflight:
     """How many requests are being answered, of those that read and those that would write.
 
     Args:
         limit: of those that read; 0 for no limit.
         writing_limit: of the others. They are refused in the end, but asking whether they may be takes time.
+        clock: seconds that only grow.
 
     Attributes:
         reading: how many now.
         writing: how many now.
     """
 
-    def __init__(self, limit: int = 400, writing_limit: int = 200) -> None:
+    def __init__(self, limit: int = 400, writing_limit: int = 200, clock: Callable[[], float] = time.monotonic) -> None:
         self._limit = limit
         self._writing_limit = writing_limit
         self.reading = 0
         self.writing = 0
+        self._highest = {True: HighWater(clock), False: HighWater(clock)}
 
     def has_room(self, *, reads: bool) -> bool:
         """Whether one more may come in."""
@@ -121,6 +160,12 @@ class Inflight:
             self.reading += change
         else:
             self.writing += change
+        if change > 0:
+            self._highest[reads].grew(self.reading if reads else self.writing)
+
+    def highest(self, *, reads: bool) -> int:
+        """The most that were answered at once of late."""
+        return self._highest[reads].highest(self.reading if reads else self.writing)
 
 
 def limiting(inflight: Inflight) -> Filter:
@@ -137,6 +182,7 @@ def limiting(inflight: Inflight) -> Filter:
         if not inflight.has_room(reads=reads):
             user: User | None = request.get(USER)
             if user is None or PRIVILEGED_GROUP not in user.groups:
+                request[TERMINATED] = 429
                 return _too_many()
             return await handler(request)
         inflight.count(1, reads=reads)

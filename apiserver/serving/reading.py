@@ -28,6 +28,7 @@ from apiserver.serving.status import BadRequest, MethodNotAllowed, NotAcceptable
 from apiserver.serving.store import ResourceStore, join_list
 from apiserver.serving.streams import Encoder, write_stream
 from apiserver.serving.tables import Layout, Object, make_table, partial, read_include
+from apiserver.serving.traffic import Traffic
 from apiserver.serving.watching import Watch
 
 _MAX_PARTS: Final = 3
@@ -43,10 +44,12 @@ class Reading:
 
     Args:
         served: what is declared.
+        traffic: counts the watches.
     """
 
-    def __init__(self, served: GroupVersion) -> None:
+    def __init__(self, served: GroupVersion, traffic: Traffic) -> None:
         self._served = served
+        self._traffic = traffic
         self._closing = asyncio.Event()
         self._running: Counter[str] = Counter()
         # One thread, whatever is asked for: the loop then never waits for more than one other to give way.
@@ -178,7 +181,8 @@ class Reading:
                 closing=self._closing,
                 type_meta={"kind": resource.kind, "apiVersion": self._served.api_version},
             )
-            return await write_stream(request, watch.batches(), encoder)
+            count = self._traffic.watch(request, info)
+            return await write_stream(request, watch.batches(), encoder, count)
 
     def _selection(self, query: Mapping[str, str], resource: Resource) -> Selection:
         getters = {**METADATA_FIELDS, **resource.fields}

@@ -13,7 +13,7 @@ from aiohttp.abc import AbstractStreamWriter
 from aiohttp.http import RawRequestMessage
 
 from apiserver.serving.connections import HEAD_SECONDS, Connection
-from apiserver.serving.filters import INFO, Filter, Handler, answering, set_headers
+from apiserver.serving.filters import INFO, Filter, Handler, answering, measuring, set_headers
 from apiserver.serving.handlers import Handlers
 from apiserver.serving.shutdown import DRAIN_SECONDS, Shutdown
 
@@ -55,7 +55,8 @@ def make_app(handlers: Handlers, filters: Sequence[Filter], shutdown: Shutdown |
     async def answer(request: web.BaseRequest) -> web.StreamResponse:
         return await handlers.answer(request, request[INFO])
 
-    return App(through([answering(shutdown or Shutdown()), *filters], answer), handlers.close)
+    outermost = [measuring(handlers.traffic), answering(shutdown or Shutdown())]
+    return App(through([*outermost, *filters], answer), handlers.close)
 
 
 def through(filters: Sequence[Filter], handler: Handler) -> Handler:

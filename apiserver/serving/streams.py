@@ -15,6 +15,7 @@ from aiohttp import WSMsgType, web
 
 from apiserver.serving.negotiation import JSON, TABLE, Representation
 from apiserver.serving.tables import INCLUDE_METADATA, INCLUDE_NONE, Layout, make_table, partial
+from apiserver.serving.traffic import WatchCount
 from apiserver.serving.watching import BOOKMARK, ERROR, INITIAL_EVENTS_END, Event
 
 _WRITE_SECONDS: Final = 60
@@ -71,7 +72,7 @@ class Encoder:
 
 
 async def write_stream(
-    request: web.BaseRequest, batches: AsyncGenerator[Sequence[Event], None], encoder: Encoder
+    request: web.BaseRequest, batches: AsyncGenerator[Sequence[Event], None], encoder: Encoder, count: WatchCount
 ) -> web.StreamResponse:
     """Write the events to the client until they end or the client leaves.
 
@@ -81,22 +82,26 @@ async def write_stream(
     async with aclosing(batches):
         first = await anext(batches)
         if _is_websocket(request):
-            return await _write_websocket(request, first, batches, encoder)
+            return await _write_websocket(request, first, batches, encoder, count)
         response = web.StreamResponse(headers={"Content-Type": JSON})
         response.enable_chunked_encoding()
         await response.prepare(request)
-        with suppress(ConnectionError, TimeoutError):
-            await _write_lines(response, first, encoder)
+        with count.open(response.status), suppress(ConnectionError, TimeoutError):
+            await _write_lines(response, first, encoder, count)
             async for batch in batches:
-                await _write_lines(response, batch, encoder)
+                await _write_lines(response, batch, encoder, count)
             await response.write_eof()
         return response
 
 
-async def _write_lines(response: web.StreamResponse, batch: Sequence[Event], encoder: Encoder) -> None:
+async def _write_lines(
+    response: web.StreamResponse, batch: Sequence[Event], encoder: Encoder, count: WatchCount
+) -> None:
     for start in range(0, len(batch), _EVENTS_AT_ONCE):
+        part = batch[start : start + _EVENTS_AT_ONCE]
         async with asyncio.timeout(_WRITE_SECONDS):
-            await response.write(b"".join(map(encoder.encode, batch[start : start + _EVENTS_AT_ONCE])))
+            await response.write(b"".join(map(encoder.encode, part)))
+        count.sent(len(part))
         if start + _EVENTS_AT_ONCE < len(batch):
             await asyncio.sleep(0)  # a write that finds room gives nobody else a turn
 
@@ -107,7 +112,11 @@ def _is_websocket(request: web.BaseRequest) -> bool:
 
 
 async def _write_websocket(
-    request: web.BaseRequest, first: Sequence[Event], batches: AsyncIterator[Sequence[Event]], encoder: Encoder
+    request: web.BaseRequest,
+    first: Sequence[Event],
+    batches: AsyncIterator[Sequence[Event]],
+    encoder: Encoder,
+    count: WatchCount,
 ) -> web.WebSocketResponse:
     """One event to a text message. The one sub-protocol a client may ask for is agreed to, as in Go."""
     asked = [name.strip() for name in request.headers.get("Sec-WebSocket-Protocol", "").split(",") if name.strip()]
@@ -115,8 +124,8 @@ async def _write_websocket(
     await socket.prepare(request)
     left = asyncio.create_task(_until_left(socket))
     left.add_done_callback(lambda _: writer.cancel())
-    writer = asyncio.create_task(_write_messages(socket, first, batches, encoder))
-    with suppress(asyncio.CancelledError, ConnectionError, TimeoutError):
+    writer = asyncio.create_task(_write_messages(socket, first, batches, encoder, count))
+    with count.open(socket.status), suppress(asyncio.CancelledError, ConnectionError, TimeoutError):
         await writer
     left.cancel()
     await socket.close()
@@ -124,13 +133,18 @@ async def _write_websocket(
 
 
 async def _write_messages(
-    socket: web.WebSocketResponse, first: Sequence[Event], batches: AsyncIterator[Sequence[Event]], encoder: Encoder
+    socket: web.WebSocketResponse,
+    first: Sequence[Event],
+    batches: AsyncIterator[Sequence[Event]],
+    encoder: Encoder,
+    count: WatchCount,
 ) -> None:
     batch = first
     while True:
         for event in batch:
             async with asyncio.timeout(_WRITE_SECONDS):
                 await socket.send_str(encoder.encode(event).decode())
+            count.sent(1)
         try:
             batch = await anext(batches)
         except StopAsyncIteration:

@@ -169,7 +169,8 @@ async def test_who_does_not_take_the_answer(
     """An answer that its client does not take in time is broken off, not kept for ever."""
     monkeypatch.setattr(limits, "REQUEST_SECONDS", 0.5)
     served = install(cluster.view, VersionSource(lambda: 1.8e9), lambda: None)
-    app = make_app(Handlers(served, Health(), "0.1.0"), [ending_in_time, large_answers])
+    handlers = Handlers(served, Health(), "0.1.0")
+    app = make_app(handlers, [ending_in_time, large_answers])
     client = await aiohttp_client(AppServer(app))
     assert client.port is not None
     taken = 0
@@ -180,6 +181,8 @@ async def test_who_does_not_take_the_answer(
             while data := await reader.read(2**20):
                 taken += len(data)
     assert 0 < taken < LARGE
+    ((_, figures),) = handlers.traffic.figures.items()
+    assert figures.terminations == {504: 1}
 
 
 LARGE = 64 * 2**20

@@ -200,6 +200,8 @@ async def test_post_again(fake: FakeApiserver, client: ClusterClient, fault: Fau
     with pytest.raises(ClusterError):
         await client.post(PATH, REVIEW)
     assert not fake.post_faults
+    failed = fault.status if isinstance(fault, Refusal) else 0
+    assert client.posts == {(PATH, failed): 9, (PATH, 201): 1}
 
 
 @pytest.mark.parametrize(

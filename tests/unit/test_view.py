@@ -180,6 +180,25 @@ def test_waiting() -> None:
     assert view.waiting("gpu") == Waiting(pending=3, nominated=2)
 
 
+def test_resources() -> None:
+    """Devices that two classes sell count once, on nodes that are eligible for either of them."""
+    view = View()
+    tolerant = (Toleration(key=TAINT.key, operator="Exists"),)
+    view.apply_class(GPUClass("plain", resource_name=R))
+    view.apply_class(GPUClass("tolerant", resource_name=R, tolerations=tolerant))
+    view.apply_class(GPUClass("alone", resource_name="a.b/alone"))
+    view.apply_class(GPUClass("broken"))
+    view.apply_node(Node("n", capacity={R: 4}, allocatable={R: 4}))
+    view.apply_node(Node("tainted", capacity={R: 8}, allocatable={R: 8}, taints=(TAINT,)))
+    view.apply_node(Node("cordoned", capacity={R: 16}, allocatable={R: 16}, unschedulable=True))
+    view.apply_pod(Pod("ns", "p", "n", {R: 5}))
+    found = {name: (tally.allocatable, tally.requested, tally.free) for name, tally in view.resources()}
+    assert found == {R: (12, 5, 8), "a.b/alone": (0, 0, 0)}
+    view.delete_class("plain")
+    view.delete_class("tolerant")
+    assert [name for name, _ in view.resources()] == ["a.b/alone"]
+
+
 def test_heartbeat_changes_nothing() -> None:
     """An object that comes again as it was marks nothing as changed."""
     view = View()
