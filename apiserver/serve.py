@@ -24,7 +24,7 @@ from apiserver.cluster.view import View
 from apiserver.delegation import Reviews, Trust
 from apiserver.inputs import STDIN, USER_AGENT, InputError, load_snapshot, make_tenancy, make_view
 from apiserver.serving.authentication import Authenticator
-from apiserver.serving.authorization import Authorizer
+from apiserver.serving.authorization import Authorizer, OpenPaths
 from apiserver.serving.certificates import CertificateError, ServingContext, pair_from_files, self_signed
 from apiserver.serving.filters import authenticating, authorizing, only_loopback
 from apiserver.serving.handlers import Handlers
@@ -190,14 +190,15 @@ async def _serve_cluster(settings: Settings, shutdown: Shutdown) -> None:
     context = _serving_context(settings)
     reviews = Reviews()
     authenticator = Authenticator(token_reviewer=reviews.token)
-    authorizer = Authorizer(reviews.access, always_allow_paths=settings.always_allow_paths)
+    open_paths = OpenPaths(settings.always_allow_paths)
+    authorizer = Authorizer(reviews.access, open_paths=open_paths)
     trust = Trust(authenticator, context)
     health = Health(
         ready={"shutdown": shutdown.problem, "authentication-config": trust.problem, **_live_checks(live)},
         hidden={"serving": _may_serve(shutdown, trust, live)},
     )
     handlers = Handlers(install_on(VersionSource(clock)), health, __version__)
-    authenticate = authenticating(authenticator, settings.always_allow_paths)
+    authenticate = authenticating(authenticator, open_paths)
     in_time, limited = _limits(settings)
     app = make_app(handlers, [in_time, authenticate, limited, authorizing(authorizer)], shutdown)
     server = listening(app, address=settings.bind_address, port=settings.secure_port, tls=context.ssl_context)

@@ -17,8 +17,6 @@ from apiserver.serving.authentication import (
     RequestHeaderConfig,
     Unauthenticated,
     impersonation_requested,
-    stripped_headers,
-    stripped_prefixes,
     unescape_extra_key,
     user_from_headers,
 )
@@ -272,18 +270,6 @@ def test_unescaping_never_fails(raw: str) -> None:
     """Whatever a header is called, there is a key; a bad escape leaves it as it is."""
     key = unescape_extra_key(raw)
     assert "%" in raw or key == raw.lower()
-
-
-def test_stripped_headers() -> None:
-    """The standard headers are stripped always, the configured ones in addition."""
-    config = AuthenticationConfig(
-        request_header=RequestHeaderConfig(username_headers=("X-User",), extra_prefixes=("X-E-",))
-    )
-    standard = {"authorization", "x-remote-user", "x-remote-uid", "x-remote-group"}
-    assert stripped_headers(None) == stripped_headers(AuthenticationConfig()) == standard
-    assert stripped_headers(config) == standard | {"x-user"}
-    assert stripped_prefixes(None) == ("x-remote-extra-",)
-    assert stripped_prefixes(config) == ("x-remote-extra-", "x-e-")
 
 
 @pytest.mark.parametrize(
