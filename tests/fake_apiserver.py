@@ -122,6 +122,7 @@ class FakeApiserver:
 
     Args:
         tls: its certificate and key; without, it speaks plain HTTP.
+        host: the address it listens on.
         port: where it listens; 0 takes a free one.
 
     Attributes:
@@ -131,7 +132,7 @@ class FakeApiserver:
         post_faults: for the next posts; None lets one pass.
     """
 
-    def __init__(self, tls: ssl.SSLContext | None = None, *, port: int = 0) -> None:
+    def __init__(self, tls: ssl.SSLContext | None = None, *, host: str = "127.0.0.1", port: int = 0) -> None:
         self.seen: list[Seen] = []
         self.list_faults: deque[Fault | None] = deque()
         self.watch_faults: deque[Fault | None] = deque()
@@ -148,7 +149,7 @@ class FakeApiserver:
         app.router.add_get("/{path:.*}", self._get)
         app.router.add_post("/{path:.*}", self._post)
         self._tls = tls
-        self._server = TestServer(app, scheme="https" if tls else "http", port=port or None)
+        self._server = TestServer(app, scheme="https" if tls else "http", host=host, port=port or None)
 
     async def __aenter__(self) -> Self:
         await self._server.start_server(ssl=self._tls)
