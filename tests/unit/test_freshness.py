@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -114,10 +115,12 @@ async def test_a_quiet_cluster_is_not_old(fake: FakeApiserver, followed: Live, c
     def probes() -> int:
         return min(sum(each.path == path for each in fake.lists) for path in (NODES.path, PODS.path, CLASSES.path))
 
+    def probed(times: int) -> bool:
+        return probes() >= times
+
     for _ in range(5):
         clock.seconds += 100
-        known = probes()
-        await until(lambda known=known: probes() >= known + 3)  # the second began after the clock moved and is answered
+        await until(partial(probed, probes() + 3))  # the second began after the clock moved, and is answered
         assert followed.stale() is None
 
 
