@@ -13,9 +13,10 @@ from apiserver.cluster.objects import NodeObject, PodObject, to_node, to_pod
 from apiserver.cluster.optional import Known, OptionalKind
 from apiserver.cluster.reflector import DEFAULT_PACE, Collection, Reflector, Transport
 from apiserver.cluster.tenancy import Tenancy
-from apiserver.cluster.view import View
+from apiserver.cluster.view import PodKey, View
 from apiserver.gpu.classes import GPUClass, parse_class, unreadable_class
 from apiserver.gpu.offers import Permits
+from apiserver.gpu.pods import Pod
 
 CLASSES: Final[Collection[dict[str, Any]]] = Collection(
     "gpuclasses", "/apis/cozystack.io/v1alpha1/gpuclasses", dict[str, Any]
@@ -88,11 +89,13 @@ class _Pods:
 
     def __init__(self, view: View) -> None:
         self._view = view
+        self._unlisted: dict[PodKey, Pod] = {}
 
     def replace(self, objects: list[PodObject]) -> None:
-        self._view.replace_pods(pod for pod in map(to_pod, objects) if pod is not None)
+        self._unlisted = self._view.replace_pods(pod for pod in map(to_pod, objects) if pod is not None)
 
     def apply(self, event_type: str, obj: PodObject) -> None:
+        self._unlisted.clear()  # a list and its rejections come before any change
         pod = None if event_type == "DELETED" else to_pod(obj)
         if pod is None:
             self._view.delete_pod((obj.metadata.namespace, obj.metadata.name))
@@ -100,8 +103,13 @@ class _Pods:
             self._view.apply_pod(pod)
 
     def reject(self, name: str, _: str) -> None:
+        """Keep what was last known: without it its devices would seem free."""
         namespace, _, pod_name = name.rpartition("/")
-        self._view.delete_pod((namespace, pod_name))
+        key = namespace, pod_name
+        last_known = self._unlisted.pop(key, None)
+        if last_known is not None:
+            self._view.apply_pod(last_known)
+        self._view.reject_pod(key)
 
 
 class _Namespaces:

@@ -60,7 +60,7 @@ class Handler(Protocol[T]):
         """Take one change: ADDED or MODIFIED with the object as it is, DELETED with its last state."""
 
     def reject(self, name: str, reason: str) -> None:
-        """Forget an object that can no longer be read.
+        """Hear of an object that is there and cannot be read, or no longer.
 
         Args:
             name: `namespace/name`, or the name alone without a namespace; empty if even that can't be read.
@@ -541,7 +541,7 @@ class Reflector(Generic[T]):
         self.counters.rejected += 1
         if name not in self._known_bad:
             self._known_bad.add(name)
-            logger.warning("%s: %s cannot be read and is left out: %s", self.collection.name, name or "one", reason)
+            logger.warning("%s: %s cannot be read: %s", self.collection.name, name or "one", reason)
         self._handler.reject(name, reason)
 
     def _selection(self) -> dict[str, str]:
