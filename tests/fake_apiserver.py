@@ -99,12 +99,13 @@ class Stall:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """One request as it came."""
+    """One request as it came, and when, in seconds of the event loop."""
 
     method: str
     path: str
     query: dict[str, str]
     headers: Mapping[str, str]
+    at: float
 
 
 @dataclass(slots=True)
@@ -248,7 +249,8 @@ class FakeApiserver:
         return web.json_response(review | {"status": {"allowed": True}}, status=HTTPStatus.CREATED)
 
     def _note(self, request: web.Request) -> None:
-        self.seen.append(Seen(request.method, request.path, dict(request.query), request.headers.copy()))
+        at = asyncio.get_running_loop().time()
+        self.seen.append(Seen(request.method, request.path, dict(request.query), request.headers.copy(), at))
 
     async def _list(self, request: web.Request) -> web.Response:
         """One page; a token names the rest as it was when the list began."""

@@ -217,13 +217,14 @@ async def test_slow_head(cluster: Cluster, monkeypatch: pytest.MonkeyPatch, begi
                     writer.write(b"x")
                 await asyncio.sleep(0.05)
             assert await closed == b""
+        monkeypatch.setattr(server, "HEAD_SECONDS", 3.0)
         async with connected(port) as (reader, writer):
-            for _ in range(2):
+            for pause in (3.2, 0):  # idle between two requests is no slow head
                 for piece in (b"GET /livez HTTP/1.1\r\n", b"Host: local", b"host\r\n\r", b"\n"):
                     writer.write(piece)
                     await asyncio.sleep(0.05)
                 assert (await reader.readuntil(b"\r\n\r\nok")).startswith(b"HTTP/1.1 200")
-                await asyncio.sleep(1.2)  # idle between two requests is no slow head
+                await asyncio.sleep(pause)
 
 
 async def _end(reader: asyncio.StreamReader) -> bytes:
@@ -245,7 +246,7 @@ async def test_head_that_is_begun_on_a_used_connection(cluster: Cluster, monkeyp
 
 async def test_a_watch_outlives_the_time_for_heads(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """Plain or as a WebSocket whose client talks: no head is expected while a request is answered."""
-    monkeypatch.setattr(server, "HEAD_SECONDS", 0.3)
+    monkeypatch.setattr(server, "HEAD_SECONDS", 2.0)
     async with (
         served(cluster) as port,
         aiohttp.ClientSession(f"http://127.0.0.1:{port}") as session,
@@ -256,7 +257,7 @@ async def test_a_watch_outlives_the_time_for_heads(cluster: Cluster, monkeypatch
         await socket.receive_str()
         for _ in range(8):
             await socket.send_str("x")
-            await asyncio.sleep(0.1)
+            await asyncio.sleep(0.3)
         cluster.view.delete_class("l40s")
         assert b"ADDED" in await watch.content.readline()
         assert b"DELETED" in await watch.content.readline()

@@ -243,7 +243,7 @@ async def test_stream(fake: FakeApiserver, client: ClusterClient) -> None:
 async def test_silent_stream(fake: FakeApiserver, client: ClusterClient) -> None:
     """A stream on which nothing comes is given up, after what did come."""
     fake.watch_faults.append(Script((b"one\n",), End.NEVER))
-    async with client.stream(PATH, {"watch": "true"}, silence_seconds=0.1) as lines:
+    async with client.stream(PATH, {"watch": "true"}, silence_seconds=2) as lines:
         assert await anext(lines) == b"one"
         with pytest.raises(SilenceError):
             await anext(lines)
