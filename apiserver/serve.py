@@ -25,7 +25,7 @@ from apiserver.garbage import settle
 from apiserver.inputs import STDIN, USER_AGENT, InputError, load_snapshot, make_tenancy, make_view
 from apiserver.measured import Access, Measured
 from apiserver.serving.authentication import Authenticator
-from apiserver.serving.authorization import Authorizer
+from apiserver.serving.authorization import Authorizer, OpenPaths
 from apiserver.serving.certificates import CertificateError, ServingContext, pair_from_files, self_signed
 from apiserver.serving.filters import authenticating, authorizing, only_loopback
 from apiserver.serving.handlers import Handlers
@@ -199,7 +199,8 @@ async def _serve_cluster(settings: Settings, shutdown: Shutdown) -> None:
     context = _serving_context(settings)
     reviews = Reviews()
     authenticator = Authenticator(token_reviewer=reviews.token)
-    authorizer = Authorizer(reviews.access, always_allow_paths=settings.always_allow_paths)
+    open_paths = OpenPaths(settings.always_allow_paths)
+    authorizer = Authorizer(reviews.access, open_paths=open_paths)
     trust = Trust(authenticator, context)
     health = Health(
         ready={"shutdown": shutdown.problem, "authentication-config": trust.problem, **_live_checks(live)},
@@ -215,7 +216,7 @@ async def _serve_cluster(settings: Settings, shutdown: Shutdown) -> None:
         access=Access(authenticator, authorizer, reviews),
     )
     handlers = _measured(measured, health)
-    authenticate = authenticating(authenticator, settings.always_allow_paths)
+    authenticate = authenticating(authenticator, open_paths)
     filters = [ending_in_time, authenticate, limiting(inflight), authorizing(authorizer)]
     app = make_app(handlers, filters, shutdown)
     server = listening(app, address=settings.bind_address, port=settings.secure_port, tls=context.ssl_context)

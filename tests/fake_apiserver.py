@@ -99,12 +99,13 @@ class Stall:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """One request as it came."""
+    """One request as it came, and when, in seconds of the event loop."""
 
     method: str
     path: str
     query: dict[str, str]
     headers: Mapping[str, str]
+    at: float
 
 
 @dataclass(slots=True)
@@ -122,6 +123,7 @@ class FakeApiserver:
 
     Args:
         tls: its certificate and key; without, it speaks plain HTTP.
+        host: the address it listens on.
         port: where it listens; 0 takes a free one.
 
     Attributes:
@@ -131,7 +133,7 @@ class FakeApiserver:
         post_faults: for the next posts; None lets one pass.
     """
 
-    def __init__(self, tls: ssl.SSLContext | None = None, *, port: int = 0) -> None:
+    def __init__(self, tls: ssl.SSLContext | None = None, *, host: str = "127.0.0.1", port: int = 0) -> None:
         self.seen: list[Seen] = []
         self.list_faults: deque[Fault | None] = deque()
         self.watch_faults: deque[Fault | None] = deque()
@@ -148,7 +150,7 @@ class FakeApiserver:
         app.router.add_get("/{path:.*}", self._get)
         app.router.add_post("/{path:.*}", self._post)
         self._tls = tls
-        self._server = TestServer(app, scheme="https" if tls else "http", port=port or None)
+        self._server = TestServer(app, scheme="https" if tls else "http", host=host, port=port or None)
 
     async def __aenter__(self) -> Self:
         await self._server.start_server(ssl=self._tls)
@@ -247,7 +249,8 @@ class FakeApiserver:
         return web.json_response(review | {"status": {"allowed": True}}, status=HTTPStatus.CREATED)
 
     def _note(self, request: web.Request) -> None:
-        self.seen.append(Seen(request.method, request.path, dict(request.query), request.headers.copy()))
+        at = asyncio.get_running_loop().time()
+        self.seen.append(Seen(request.method, request.path, dict(request.query), request.headers.copy(), at))
 
     async def _list(self, request: web.Request) -> web.Response:
         """One page; a token names the rest as it was when the list began."""

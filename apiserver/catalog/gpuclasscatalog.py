@@ -12,8 +12,8 @@ from apiserver.serving.tables import Column, Layout, Object
 
 KIND: Final = "GPUClassCatalog"
 
-_NAMED_DEVICE_CLASSES: Final = 3
-"""How many DeviceClasses a note names; a page stays bounded whatever the cluster holds."""
+_NAMED: Final = 3
+"""How many objects a note names; a page stays bounded whatever the cluster holds."""
 
 
 def catalog_object(view: View, name: str) -> dict[str, Any] | None:
@@ -49,13 +49,20 @@ def notes(view: View, gpu_class: GPUClass) -> list[str]:
     said = []
     device_classes = view.device_classes(gpu_class.name)
     if device_classes:
-        names = ", ".join(device_classes[:_NAMED_DEVICE_CLASSES])
+        names = ", ".join(device_classes[:_NAMED])
         said.append(
             f"DRA maps {gpu_class.resource_name} to {len(device_classes)} DeviceClasses ({names}): devices handed out "
             "that way are not counted, so the scheduler may place more than is said here."
         )
     if view.permits.stale:
         said.append("KubeVirt's table of permitted devices cannot be read at present; what was last known was used.")
+    unread = view.unread_pods()
+    if unread:
+        names = ", ".join("/".join(key) for key in unread[:_NAMED])
+        said.append(
+            f"Pods that cannot be read: {len(unread)} ({names}). Each counts as it was last known, or not at all, so "
+            "fewer devices may be free than is said here."
+        )
     return said
 
 

@@ -35,6 +35,8 @@ import msgspec
 import yaml
 from yarl import URL
 
+from apiserver.cluster.sockets import open_socket
+
 logger = logging.getLogger(__name__)
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -224,7 +226,7 @@ class ClusterClient:
     async def __aenter__(self) -> Self:
         # No limit on connections: reviews that hang must not keep a watch from being opened.
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0), cookie_jar=aiohttp.DummyCookieJar()
+            connector=aiohttp.TCPConnector(limit=0, socket_factory=open_socket), cookie_jar=aiohttp.DummyCookieJar()
         )
         return self
 

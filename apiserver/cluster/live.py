@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from apiserver.cluster.dra import DEVICE_CLASSES, DeviceClassObject, mapped_names
 from apiserver.cluster.kubevirt import KUBEVIRTS, KubeVirtObject, permitted_names
-from apiserver.cluster.loads import PodKey
+from apiserver.cluster.loads import Load, PodKey
 from apiserver.cluster.namespaces import NAMESPACES, QUOTAS, NamespaceObject, QuotaObject, to_namespace, to_quota
 from apiserver.cluster.objects import NodeObject, PodObject, PodReading, read_pod, to_node
 from apiserver.cluster.optional import Known, OptionalKind
@@ -17,6 +17,7 @@ from apiserver.cluster.tenancy import Tenancy
 from apiserver.cluster.view import View
 from apiserver.gpu.classes import GPUClass, parse_class, unreadable_class
 from apiserver.gpu.offers import Permits
+from apiserver.gpu.pods import Pod
 
 CLASSES: Final[Collection[dict[str, Any]]] = Collection(
     "gpuclasses", "/apis/cozystack.io/v1alpha1/gpuclasses", dict[str, Any]
@@ -90,31 +91,37 @@ class _Pods:
 
     def __init__(self, view: View) -> None:
         self._view = view
+        self._unlisted: dict[PodKey, Pod] = {}
+        self._unlisted_loads: dict[PodKey, Load] = {}
 
     def replace(self, objects: list[PodReading]) -> None:
-        self._view.replace_pods(each.pod for each in objects if each.pod is not None)
-        self._view.loads.replace((each.key, each.load) for each in objects if each.load is not None)
+        self._unlisted = self._view.replace_pods(each.pod for each in objects if each.pod is not None)
+        loads = ((each.key, each.load) for each in objects if each.load is not None)
+        self._unlisted_loads = self._view.loads.replace(loads)
 
     def apply(self, event_type: str, obj: PodReading) -> None:
-        if event_type == "DELETED":
-            self._forget(obj.key)
-            return
-        if obj.pod is None:
+        self._unlisted.clear()  # a list and its rejections come before any change
+        self._unlisted_loads.clear()
+        is_gone = event_type == "DELETED"
+        if is_gone or obj.pod is None:
             self._view.delete_pod(obj.key)
         else:
             self._view.apply_pod(obj.pod)
-        if obj.load is None:
+        if is_gone or obj.load is None:
             self._view.loads.delete(obj.key)
         else:
             self._view.loads.apply(obj.key, obj.load)
 
     def reject(self, name: str, _: str) -> None:
+        """Keep what was last known: without it its devices would seem free."""
         namespace, _, pod_name = name.rpartition("/")
-        self._forget((namespace, pod_name))
-
-    def _forget(self, key: PodKey) -> None:
-        self._view.delete_pod(key)
-        self._view.loads.delete(key)
+        key = namespace, pod_name
+        last_known, last_load = self._unlisted.pop(key, None), self._unlisted_loads.pop(key, None)
+        if last_known is not None:
+            self._view.apply_pod(last_known)
+        if last_load is not None:
+            self._view.loads.apply(key, last_load)
+        self._view.reject_pod(key)
 
 
 class _Namespaces:

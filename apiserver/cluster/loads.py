@@ -41,13 +41,15 @@ class Loads:
         """The pods of which cpu or memory could not be read and count as 0, as namespace/name, sorted."""
         return (f"{namespace}/{name}" for namespace, name in sorted(self._unreadable))
 
-    def replace(self, loads: Iterable[tuple[PodKey, Load]]) -> None:
-        """Take a complete list."""
+    def replace(self, loads: Iterable[tuple[PodKey, Load]]) -> dict[PodKey, Load]:
+        """Take a complete list, and return what is not in it."""
         fresh = dict(loads)
-        for key in self._loads.keys() - fresh.keys():
+        gone = {key: load for key, load in self._loads.items() if key not in fresh}
+        for key in gone:
             self.delete(key)
         for key, load in fresh.items():
             self.apply(key, load)
+        return gone
 
     def apply(self, key: PodKey, load: Load) -> None:
         """Take the load of one pod as it now is."""

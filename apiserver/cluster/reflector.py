@@ -60,7 +60,7 @@ class Handler(Protocol[T]):
         """Take one change: ADDED or MODIFIED with the object as it is, DELETED with its last state."""
 
     def reject(self, name: str, reason: str) -> None:
-        """Forget an object that can no longer be read.
+        """Hear of an object that is there and cannot be read, or no longer.
 
         Args:
             name: `namespace/name`, or the name alone without a namespace; empty if even that can't be read.
@@ -363,7 +363,6 @@ class Reflector(Generic[T]):
         collection: what is listed and watched.
         counters: what was done.
         last_resource_version: what the handler has been told up to.
-        last_activity: loop time at which a list was complete or an event or bookmark came; None before the first.
         last_error: why the latest attempt failed, for people; None once it works again.
         last_status: HTTP status of that failure, 0 without an answer; None once it works again.
     """
@@ -380,7 +379,6 @@ class Reflector(Generic[T]):
         self.collection = collection
         self.counters = Counters()
         self.last_resource_version = ""
-        self.last_activity: float | None = None
         self.last_error: str | None = None
         self.last_status: int | None = None
         self._transport = transport
@@ -391,7 +389,6 @@ class Reflector(Generic[T]):
         self._backoff = Backoff(pace, self._rng)
         self._must_list = True
         self._synced = asyncio.Event()
-        self._started: float | None = None
         self._resumed = 0.0
         self._failures_in_a_row = 0
         self._known_bad: set[str] = set()
@@ -402,11 +399,6 @@ class Reflector(Generic[T]):
     def synced(self) -> bool:
         """Whether the handler has been given a complete list at least once."""
         return self._synced.is_set()
-
-    @property
-    def tried_for(self) -> float:
-        """Seconds since `run` began; 0 before."""
-        return 0.0 if self._started is None else _now() - self._started
 
     @property
     def age(self) -> float | None:
@@ -443,7 +435,7 @@ class Reflector(Generic[T]):
 
     async def _follow(self) -> NoReturn:
         """List, watch, and after whatever failure go on."""
-        self._started = self._resumed = _now()
+        self._resumed = _now()
         while True:
             try:
                 if self._must_list:
@@ -557,7 +549,7 @@ class Reflector(Generic[T]):
         self.counters.rejected += 1
         if name not in self._known_bad:
             self._known_bad.add(name)
-            logger.warning("%s: %s cannot be read and is left out: %s", self.collection.name, name or "one", reason)
+            logger.warning("%s: %s cannot be read: %s", self.collection.name, name or "one", reason)
         self._handler.reject(name, reason)
 
     def _selection(self) -> dict[str, str]:
@@ -573,7 +565,6 @@ class Reflector(Generic[T]):
         """The handler is as new as this version."""
         self._freshness.reached(version)
         self.last_resource_version = version or self.last_resource_version
-        self.last_activity = _now()
         self._note_well()
 
     def _note_well(self) -> None:

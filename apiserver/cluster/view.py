@@ -87,6 +87,7 @@ class View:
         self._classes: dict[str, _ClassState] = {}
         self._nodes: dict[str, Node] = {}
         self._pods: dict[PodKey, Pod] = {}
+        self._unread: set[PodKey] = set()
         self._sellers: defaultdict[str, set[str]] = defaultdict(set)  # resource name -> classes
         self._carriers: defaultdict[str, set[str]] = defaultdict(set)  # resource name -> nodes
         self._requested: defaultdict[str, Counter[str]] = defaultdict(Counter)  # resource name -> node -> devices
@@ -161,6 +162,10 @@ class View:
                     shares |= {name: share for name, share in state.shares.items() if share.eligible}
                 yield resource, make_tally(shares.values())
 
+    def unread_pods(self) -> list[PodKey]:
+        """The pods that cannot be read, sorted: they count as they were last known, or not at all."""
+        return sorted(self._unread)
+
     def follow(self, on_change: Callable[[], None] | None = None) -> Changes[ClassReport]:
         """A reader of what changes, to which every class is new; of a class that went it is told the last report."""
         return self.feed.follow(on_change, self._classes)
@@ -193,17 +198,21 @@ class View:
         if old is not None:
             self._node_changed(name, old, None)
 
-    def replace_pods(self, pods: Iterable[Pod]) -> None:
-        """Take a complete list of the pods that hold or wait for devices."""
+    def replace_pods(self, pods: Iterable[Pod]) -> dict[PodKey, Pod]:
+        """Take a complete list of the pods that hold or wait for devices, and return those that are not in it."""
+        self._unread.clear()
         fresh = {(pod.namespace, pod.name): pod for pod in pods}
-        for key in self._pods.keys() - fresh.keys():
+        gone = {key: pod for key, pod in self._pods.items() if key not in fresh}
+        for key in gone:
             self.delete_pod(key)
         for pod in fresh.values():
             self.apply_pod(pod)
+        return gone
 
     def apply_pod(self, pod: Pod) -> None:
         """Take one pod as it now is."""
         key = (pod.namespace, pod.name)
+        self._unread.discard(key)
         old = self._pods.get(key)
         if old == pod:
             return
@@ -215,10 +224,15 @@ class View:
 
     def delete_pod(self, key: PodKey) -> None:
         """Forget a pod: it is gone, terminal, or asks for nothing."""
+        self._unread.discard(key)
         old = self._pods.pop(key, None)
         if old is not None:
             self._weigh(old, -1)
             self._pods_changed(old)
+
+    def reject_pod(self, key: PodKey) -> None:
+        """Hear that a pod cannot be read, and leave it as it was last known."""
+        self._unread.add(key)
 
     def replace_classes(self, classes: Iterable[GPUClass]) -> None:
         """Take a complete list of classes."""

@@ -27,8 +27,6 @@ from apiserver.serving.users import ANONYMOUS, User, with_authenticated_group
 Headers = CIMultiDict[str] | CIMultiDictProxy[str]
 TokenReviewer = Callable[[str], Awaitable[User | None]]
 
-_STANDARD_HEADERS = ("authorization", "x-remote-user", "x-remote-uid", "x-remote-group")
-_STANDARD_EXTRA_PREFIX = "x-remote-extra-"
 _IMPERSONATION_PREFIX = "impersonate-"
 _WEBSOCKET_TOKEN_PREFIX = "base64url.bearer.authorization.k8s.io."  # noqa: S105 - announces a token, is none
 _REMEMBER_KNOWN = timedelta(seconds=10)
@@ -38,6 +36,10 @@ _MALFORMED_ESCAPE = re.compile("%(?![0-9A-Fa-f]{2})")
 
 class Unauthenticated(Exception):
     """Nobody could say who is asking, and somebody objected; the message is for the log, never for the client."""
+
+
+class ForeignPage(Exception):
+    """A page of another site opens a WebSocket as somebody whose browser showed a certificate without being asked."""
 
 
 # --- Configuration ----------------------------------------------------------------------------------------------------
@@ -118,29 +120,22 @@ def _strings(data: Mapping[str, str], key: str) -> tuple[str, ...]:
 # --- Headers ----------------------------------------------------------------------------------------------------------
 
 
-def stripped_headers(config: AuthenticationConfig | None) -> frozenset[str]:
-    """Return the lower-case names of headers that carry an identity or a secret, for handlers and logs to never see.
-
-    Those that carry extras are many; `stripped_prefixes` has what their names begin with.
-    """
-    configured = config.request_header if config else None
-    names = (
-        (*configured.username_headers, *configured.uid_headers, *configured.group_headers)
-        if configured is not None
-        else ()
-    )
-    return frozenset((*_STANDARD_HEADERS, *(name.lower() for name in names)))
-
-
-def stripped_prefixes(config: AuthenticationConfig | None) -> tuple[str, ...]:
-    """Return what the lower-case names of headers that carry extras begin with, for `str.startswith`."""
-    configured = config.request_header if config else None
-    return (_STANDARD_EXTRA_PREFIX, *(prefix.lower() for prefix in (configured.extra_prefixes if configured else ())))
-
-
 def impersonation_requested(headers: Headers) -> bool:
     """Whether the caller asks to act as somebody else, which must be refused where it is not supported."""
     return any(name.lower().startswith(_IMPERSONATION_PREFIX) for name in headers)
+
+
+def is_foreign_page(headers: Headers, scheme: str) -> bool:
+    """Whether a page of another site opens a WebSocket, which browsers let any page do, unlike reading an answer.
+
+    Args:
+        headers: the request's.
+        scheme: `https`, or `http` on loopback.
+    """
+    origin = headers.get("Origin")
+    if origin is None or "Upgrade" not in headers:
+        return False
+    return origin.lower() != f"{scheme}://{headers.get('Host', '')}".lower()
 
 
 def user_from_headers(config: RequestHeaderConfig, headers: Headers) -> User | None:
@@ -309,14 +304,16 @@ class Authenticator:
 
         Args:
             peer_certificate: the client's certificate of the TLS handshake as DER, None without one.
-            headers: the request's, before any was stripped.
+            headers: the request's.
             intermediates: the rest of the presented chain, as DER.
 
         Raises:
             Unauthenticated: nobody knows and somebody objects.
+            ForeignPage: the client certificate says who, and it is a page of another site that makes use of it.
         """
         peer = _Peer(peer_certificate, tuple(intermediates)) if peer_certificate is not None else None
-        if peer is not None and (known := self._known.get(peer)) and known.since <= self._now() <= known.until:
+        known = self._known.get(peer) if peer is not None and "Origin" not in headers else None
+        if known is not None and known.since <= self._now() <= known.until:
             self.attempts["success"] += 1
             return known.user
         objections: list[Unauthenticated] = []
@@ -344,7 +341,7 @@ class Authenticator:
         return ANONYMOUS
 
     def _remember(self, peer: _Peer, user: User) -> None:
-        """Take a certificate as known that is no front proxy's: no header of its requests can change who asks."""
+        """Take a certificate as known that is no front proxy's: no header but Origin can change who asks."""
         now = self._now()
         until = min(now + _REMEMBER_KNOWN, x509.load_der_x509_certificate(peer.certificate).not_valid_after_utc)
         if len(self._known) >= _REMEMBERED_KNOWN:
@@ -363,14 +360,17 @@ class Authenticator:
             raise Unauthenticated(f"as a front proxy: subject with cn={name} is not in the allowed list")
         return user_from_headers(trusted, headers)
 
-    async def _by_certificate(self, peer: _Peer | None, _: Headers) -> User | None:
+    async def _by_certificate(self, peer: _Peer | None, headers: Headers) -> User | None:
         trusted = self.config.client_ca if self.config else None
         if peer is None or trusted is None:
             return None
         try:
-            return _user_of(trusted.verify(peer.certificate, peer.intermediates, at=self._now()))
+            user = _user_of(trusted.verify(peer.certificate, peer.intermediates, at=self._now()))
         except CertificateError as error:
             raise Unauthenticated(f"as a client: {error}") from error
+        if user is not None and is_foreign_page(headers, "https"):
+            raise ForeignPage(f"a page of {headers['Origin']} opens a WebSocket as {user.name}")
+        return user
 
     async def _by_bearer_token(self, _: _Peer | None, headers: Headers) -> User | None:
         return await self._review(bearer_token(headers))

@@ -5,7 +5,7 @@ Source: k8s.io/apiserver/pkg/server/options/authorization.go, plugin/pkg/authori
 
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Container, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
@@ -95,16 +95,38 @@ class Attributes:
         )
 
 
+class OpenPaths:
+    """Paths that are open to all, asked by `in`; they do not open what is requested of resources.
+
+    Args:
+        paths: match exactly; a trailing `*` opens all that begin so.
+
+    Raises:
+        ValueError: a path has a `*` elsewhere than at its end.
+
+    Source: k8s.io/apiserver/pkg/authorization/path, NewAuthorizer (1.37).
+    """
+
+    def __init__(self, paths: Iterable[str] = ("/healthz", "/readyz", "/livez")) -> None:
+        patterns = [path.removeprefix("/") for path in paths]
+        if any("*" in pattern[:-1] for pattern in patterns):
+            raise ValueError(f"a * may only end an always allowed path: {', '.join(patterns)}")
+        self._paths = frozenset(pattern for pattern in patterns if not pattern.endswith("*"))
+        self._prefixes = tuple(pattern[:-1] for pattern in patterns if pattern.endswith("*"))
+
+    def __contains__(self, path: object) -> bool:
+        """Whether the path is open."""
+        relative = str(path).removeprefix("/")
+        return relative in self._paths or relative.startswith(self._prefixes)
+
+
 class Authorizer:
     """Says whether a caller may: always as `system:masters` and on open paths, otherwise as the API server reviews it.
 
     Args:
         reviewer: sends a SubjectAccessReview and returns it answered; whatever it raises is a failed review.
-        always_allow_paths: paths, not of resources, that are open to all; a trailing `*` opens all that begin so.
+        open_paths: nobody is asked about.
         clock: seconds that only grow, for how long answers are remembered.
-
-    Raises:
-        ValueError: a path has a `*` elsewhere than at its end.
 
     Attributes:
         attempts: how many questions were answered with each Decision, and with an `error`.
@@ -114,15 +136,11 @@ class Authorizer:
         self,
         reviewer: Reviewer,
         *,
-        always_allow_paths: Iterable[str] = ("/healthz", "/readyz", "/livez"),
+        open_paths: Container[str] = OpenPaths(),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._reviewer = reviewer
-        patterns = [path.removeprefix("/") for path in always_allow_paths]
-        if any("*" in pattern[:-1] for pattern in patterns):
-            raise ValueError(f"a * may only end an always allowed path: {', '.join(patterns)}")
-        self._open_paths = frozenset(pattern for pattern in patterns if not pattern.endswith("*"))
-        self._open_prefixes = tuple(pattern[:-1] for pattern in patterns if pattern.endswith("*"))
+        self._open_paths = open_paths
         self._reviews: ReviewCache[Attributes, Verdict] = ReviewCache(clock=clock)
         self.attempts: Counter[str] = Counter()
 
@@ -158,8 +176,7 @@ class Authorizer:
             ) from error
 
     def _is_open(self, attributes: Attributes) -> bool:
-        path = attributes.path.removeprefix("/")
-        return not attributes.resource_request and (path in self._open_paths or path.startswith(self._open_prefixes))
+        return not attributes.resource_request and attributes.path in self._open_paths
 
     async def _review(self, attributes: Attributes) -> Verdict:
         answer = await self._reviewer(subject_access_review(attributes))

@@ -4,9 +4,12 @@ Source: net/http Server.ReadHeaderTimeout as set in apiserver pkg/server/secure_
 """
 
 import asyncio
+import logging
+from http import HTTPStatus
 from typing import Any, Final
 
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError, LineTooLong
 
 KEEPALIVE_SECONDS: Final = 300
 """Longer than the 90 s for which Go clients, kube-aggregator among them, keep an idle connection to use again."""
@@ -15,6 +18,7 @@ HEAD_SECONDS: Final = 32.0
 _MAX_HEADERS: Final = 4096
 """kube-aggregator sends one header line for each group of a user."""
 _MAX_LINE: Final = 64 * 1024
+_log = logging.getLogger(__name__)
 
 
 class Connection(web.RequestHandler):
@@ -61,6 +65,32 @@ class Connection(web.RequestHandler):
         """Stop waiting."""
         self._forget_head()
         super().connection_lost(exc)
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,  # noqa: ARG002 # it repeats what was sent
+    ) -> web.StreamResponse:
+        """Refuse what is no HTTP, in the words of Go and without repeating it; the connection ends with the answer.
+
+        What nobody understood is worth one line to whoever looks for it. Anything else here is a bug.
+
+        Raises:
+            ConnectionError: an answer has begun already.
+        """
+        if isinstance(exc, HttpProcessingError):
+            # Not its message, which repeats what may be a token.
+            _log.debug("%s sent what is no request: %s", request.remote, type(exc).__name__)
+        else:
+            _log.error("an answer to %s failed", request.remote, exc_info=exc)
+        if request.writer.output_size > 0:
+            raise ConnectionError("an answer has begun already")
+        refusal = HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE if isinstance(exc, LineTooLong) else HTTPStatus(status)
+        response = web.Response(status=refusal, text=f"{refusal.value} {refusal.phrase}")
+        response.force_close()
+        return response
 
     def _expect_head(self) -> None:
         self._head_timer = self._loop.call_later(self._head_seconds, self.force_close)

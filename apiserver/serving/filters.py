@@ -9,14 +9,19 @@ import logging
 import os
 import ssl
 import time
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Container
 from functools import lru_cache
 from typing import Final, Protocol
-from urllib.parse import urlsplit
 
 from aiohttp import HttpVersion11, web
 
-from apiserver.serving.authentication import Authenticator, Unauthenticated, impersonation_requested
+from apiserver.serving.authentication import (
+    Authenticator,
+    ForeignPage,
+    Unauthenticated,
+    impersonation_requested,
+    is_foreign_page,
+)
 from apiserver.serving.authorization import Attributes, AuthorizationError, Authorizer, Decision, forbidden_message
 from apiserver.serving.certificates import Peer, peer_of
 from apiserver.serving.request_info import RequestInfo, read_request
@@ -48,6 +53,7 @@ _REMEMBERED_TARGETS: Final = 1024
 _REMEMBERED_LENGTH: Final = 1024
 _SELECTIVE_VERBS: Final = ("list", "watch", "deletecollection")
 _PANIC: Final = "This request caused apiserver to panic. Look in the logs for details.\n"
+_FOREIGN_PAGE: Final = "forbidden: a WebSocket may only be opened by a page of this server"
 _log = logging.getLogger(__name__)
 
 
@@ -154,13 +160,12 @@ async def only_loopback(request: web.BaseRequest, handler: Handler) -> web.Strea
     """Refuse a Host that is no loopback name: a page on the web could otherwise read this server by DNS rebinding."""
     if not is_loopback(_host_name(request.host)):
         raise Forbidden("forbidden: this server answers only to loopback names, such as localhost or 127.0.0.1")
-    origin = request.headers.get("Origin")
-    if origin is not None and "Upgrade" in request.headers and urlsplit(origin).netloc != request.host:
-        raise Forbidden("forbidden: a WebSocket may only be opened by a page of this server")
+    if is_foreign_page(request.headers, "http"):
+        raise Forbidden(_FOREIGN_PAGE)
     return await handler(request)
 
 
-def authenticating(authenticator: Authenticator, open_paths: Collection[str]) -> Filter:
+def authenticating(authenticator: Authenticator, open_paths: Container[str]) -> Filter:
     """Find out who asks, or refuse with 401. Identity headers count only from the front proxy.
 
     Args:
@@ -170,7 +175,8 @@ def authenticating(authenticator: Authenticator, open_paths: Collection[str]) ->
 
     async def authenticate(request: web.BaseRequest, handler: Handler) -> web.StreamResponse:
         peer = _peer(request)
-        if not _can_tell(authenticator, peer) and request.path not in open_paths:
+        info = request[INFO]
+        if not _can_tell(authenticator, peer) and (info.is_resource_request or info.path not in open_paths):
             raise ServiceUnavailable("the server does not know yet which callers to trust", retry_after_seconds=1)
         peer = peer or _NO_PEER
         try:
@@ -180,6 +186,9 @@ def authenticating(authenticator: Authenticator, open_paths: Collection[str]) ->
         except Unauthenticated as error:
             _log.info("unable to authenticate the request: %s", error)
             raise Unauthorized from error
+        except ForeignPage as error:
+            _log.info("refused: %s", error)
+            raise Forbidden(_FOREIGN_PAGE) from error
         if impersonation_requested(request.headers):
             raise Forbidden("impersonation is not supported here: send the request through kube-apiserver")
         return await handler(request)

@@ -21,20 +21,10 @@ from apiserver.serving.certificates import (
     peer_of,
     self_signed,
 )
+from tests.http.secure import CLIENT_CA, CONFIGMAP, FRONT_PROXY, FRONT_PROXY_CA, JANE
 from tests.unit.test_certificates import SERVER_AUTH, Issued, authority, client
 
-FRONT_PROXY_CA = authority("front-proxy-ca")
-CLIENT_CA = authority("kubernetes")
 MIDDLE_CA = authority("middle", issuer=CLIENT_CA)
-CONFIGMAP = {
-    "client-ca-file": CLIENT_CA.pem,
-    "requestheader-client-ca-file": FRONT_PROXY_CA.pem,
-    "requestheader-username-headers": '["X-Remote-User"]',
-    "requestheader-group-headers": '["X-Remote-Group"]',
-    "requestheader-allowed-names": '["front-proxy-client"]',
-}
-FRONT_PROXY = client(FRONT_PROXY_CA, "front-proxy-client")
-JANE = client(CLIENT_CA, "jane")
 AS_ALICE = {"X-Remote-User": "alice"}
 
 Answer = tuple[int, str]

@@ -9,10 +9,14 @@ import pytest
 from aiohttp import web
 
 from apiserver.serving.authentication import AuthenticationConfig, Authenticator
+from apiserver.serving.authorization import OpenPaths
 from apiserver.serving.certificates import ServingContext, self_signed
 from apiserver.serving.filters import USER, answering, authenticating
 from apiserver.serving.server import App, through
 from apiserver.serving.shutdown import Shutdown
+from tests.http.conftest import Cluster
+from tests.http.running import LIST
+from tests.http.secure import secure_server
 from tests.unit.test_certificates import authority, client
 
 CLIENT_CA = authority("kubernetes")
@@ -51,6 +55,27 @@ async def test_early_connection(
         assert (code, name) == second
     finally:
         await runner.cleanup()
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        pytest.param("/livez", 200, id="an open path"),
+        pytest.param("/readyz/ping", 200, id="one that begins as an open path may"),
+        pytest.param("/version", 503, id="no open path"),
+        pytest.param(LIST, 503, id="open paths open no resources"),
+    ],
+)
+async def test_open_paths(tmp_path: Path, cluster: Cluster, path: str, status: int) -> None:
+    """What is open to all is so before it is known whom to trust, by the same rules as after it."""
+    open_paths = OpenPaths(["/livez", "/readyz*", "/apis/*"])
+    async with (
+        secure_server(cluster, tmp_path, None, open_paths=open_paths) as server,
+        server.connected() as session,
+        session.get(path) as response,
+    ):
+        assert response.status == status
+        assert server.asked == []
 
 
 async def _name(request: web.BaseRequest) -> web.Response:

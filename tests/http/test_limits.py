@@ -1,6 +1,7 @@
 """What a request may take: time, a share, headers, and the patience of a connection."""
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 
@@ -218,13 +219,14 @@ async def test_slow_head(cluster: Cluster, monkeypatch: pytest.MonkeyPatch, begi
                     writer.write(b"x")
                 await asyncio.sleep(0.05)
             assert await closed == b""
+        monkeypatch.setattr(server, "HEAD_SECONDS", 3.0)
         async with connected(port) as (reader, writer):
-            for _ in range(2):
+            for pause in (3.2, 0):  # idle between two requests is no slow head
                 for piece in (b"GET /livez HTTP/1.1\r\n", b"Host: local", b"host\r\n\r", b"\n"):
                     writer.write(piece)
                     await asyncio.sleep(0.05)
                 assert (await reader.readuntil(b"\r\n\r\nok")).startswith(b"HTTP/1.1 200")
-                await asyncio.sleep(1.2)  # idle between two requests is no slow head
+                await asyncio.sleep(pause)
 
 
 async def _end(reader: asyncio.StreamReader) -> bytes:
@@ -246,7 +248,7 @@ async def test_head_that_is_begun_on_a_used_connection(cluster: Cluster, monkeyp
 
 async def test_a_watch_outlives_the_time_for_heads(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """Plain or as a WebSocket whose client talks: no head is expected while a request is answered."""
-    monkeypatch.setattr(server, "HEAD_SECONDS", 0.3)
+    monkeypatch.setattr(server, "HEAD_SECONDS", 2.0)
     async with (
         served(cluster) as port,
         aiohttp.ClientSession(f"http://127.0.0.1:{port}") as session,
@@ -257,7 +259,7 @@ async def test_a_watch_outlives_the_time_for_heads(cluster: Cluster, monkeypatch
         await socket.receive_str()
         for _ in range(8):
             await socket.send_str("x")
-            await asyncio.sleep(0.1)
+            await asyncio.sleep(0.3)
         cluster.view.delete_class("l40s")
         assert b"ADDED" in await watch.content.readline()
         assert b"DELETED" in await watch.content.readline()
@@ -294,6 +296,50 @@ async def test_many_groups(cluster: Cluster) -> None:
             assert response.status == 200
         async with session.get("/livez", headers=[("X", "y")] * 5000) as response:
             assert response.status == 400
+
+
+@pytest.mark.parametrize(
+    ("sent", "refusal"),
+    [
+        pytest.param(b"nonsense\r\n\r\n", "400 Bad Request", id="no request line"),
+        pytest.param(b"\x16\x03\x01\x02\x00\r\n\r\n", "400 Bad Request", id="the beginning of TLS"),
+        pytest.param(b"GET / HTTP/1.1\r\nAuthorization; Bearer secret\r\n\r\n", "400 Bad Request", id="no header"),
+        pytest.param(
+            b"GET / HTTP/1.1\r\nX: " + b"a" * 70_000 + b"\r\n\r\n",
+            "431 Request Header Fields Too Large",
+            id="a header that does not end",
+        ),
+        pytest.param(
+            b"GET /" + b"a" * 70_000 + b" HTTP/1.1\r\n\r\n",
+            "431 Request Header Fields Too Large",
+            id="a target that does not end",
+        ),
+        pytest.param(
+            b"POST / HTTP/1.1\r\nContent-Length: secret\r\n\r\n", "400 Bad Request", id="a length that is no number"
+        ),
+    ],
+)
+async def test_no_http(cluster: Cluster, caplog: pytest.LogCaptureFixture, sent: bytes, refusal: str) -> None:
+    """What is no HTTP is refused as Go does, says nothing of us, and costs whoever debugs one line of the log."""
+    caplog.set_level(logging.DEBUG)
+    async with served(cluster) as port:
+        caplog.clear()
+        async with connected(port) as (reader, writer):
+            writer.write(sent)
+            answer = (await reader.read()).decode()
+        lines = [record for record in caplog.records if record.name != "asyncio"]
+    head, _, body = answer.partition("\r\n\r\n")
+    status, *headers = head.split("\r\n")
+    assert status == f"HTTP/1.0 {refusal}"
+    assert body == refusal
+    assert {header.partition(":")[0] for header in headers} == {
+        "Cache-Control",
+        "Content-Type",
+        "Content-Length",
+        "Date",
+    }
+    assert [(record.levelno, record.exc_info) for record in lines] == [(logging.DEBUG, None)]
+    assert "secret" not in lines[0].getMessage()
 
 
 @pytest.mark.parametrize(

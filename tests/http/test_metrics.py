@@ -29,7 +29,7 @@ from apiserver.serving.server import make_app
 from apiserver.serving.users import User
 from apiserver.serving.versions import VersionSource
 from tests.fake_apiserver import FakeApiserver
-from tests.http.apps import Client
+from tests.http.apps import AppServer, Client
 from tests.http.conftest import RESOURCE, Cluster
 from tests.http.running import CLASSES, LIST, SPEC, running, write_kubeconfig, write_snapshot
 

@@ -203,7 +203,7 @@ async def test_unknown_namespace(client: Client, host: Host) -> None:
 
 async def next_event(response: aiohttp.ClientResponse) -> Any:  # noqa: ANN401 # JSON
     """The next line of a watch."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         return json.loads(await response.content.readline())
 
 

@@ -19,7 +19,7 @@ WATCH_LIST = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan
 
 async def next_event(response: aiohttp.ClientResponse) -> Any:  # noqa: ANN401 # JSON
     """The next line of a watch."""
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         return json.loads(await response.content.readline())
 
 
@@ -165,16 +165,16 @@ async def test_websocket(client: Client, cluster: Cluster, protocols: tuple[str,
     """One event to a text message; the one sub-protocol that was asked for is agreed to."""
     async with client.ws_connect(f"{PATH}?watch=1", protocols=protocols) as socket:
         assert socket.protocol == (protocols[0] if protocols else None)
-        assert (await socket.receive_json(timeout=5))["type"] == "ADDED"
+        assert (await socket.receive_json(timeout=60))["type"] == "ADDED"
         bind(cluster, "a")
-        assert (await socket.receive_json(timeout=5))["object"]["status"]["free"] == 2
+        assert (await socket.receive_json(timeout=60))["object"]["status"]["free"] == 2
 
 
 async def test_websocket_ends(client: Client) -> None:
     """A WebSocket ends with its time as a watch does."""
     async with client.ws_connect(f"{PATH}?watch=1&timeoutSeconds=1") as socket:
-        await socket.receive_json(timeout=5)
-        assert (await socket.receive(timeout=5)).type is aiohttp.WSMsgType.CLOSE
+        await socket.receive_json(timeout=60)
+        assert (await socket.receive(timeout=60)).type is aiohttp.WSMsgType.CLOSE
 
 
 async def test_websocket_of_another_page(client: Client) -> None:
@@ -184,7 +184,7 @@ async def test_websocket_of_another_page(client: Client) -> None:
     assert refused.value.status == 403
     own = str(client.make_url("")).rstrip("/")
     async with client.ws_connect(f"{PATH}?watch=1", origin=own) as socket:
-        await socket.receive_json(timeout=5)
+        await socket.receive_json(timeout=60)
 
 
 async def test_came_and_went_unread(client: Client, cluster: Cluster) -> None:
@@ -213,8 +213,8 @@ async def test_who_leaves_is_forgotten(client: Client, cluster: Cluster) -> None
         assert cluster.watchers() > 0
         response.close()
     async with client.ws_connect(f"{PATH}?watch=1") as socket:
-        await socket.receive_json(timeout=5)
-    async with asyncio.timeout(5):
+        await socket.receive_json(timeout=60)
+    async with asyncio.timeout(60):
         while cluster.watchers():  # noqa: ASYNC110 # a number, not an event
             await asyncio.sleep(0.01)
 

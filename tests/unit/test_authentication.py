@@ -14,11 +14,10 @@ from multidict import CIMultiDict
 from apiserver.serving.authentication import (
     AuthenticationConfig,
     Authenticator,
+    ForeignPage,
     RequestHeaderConfig,
     Unauthenticated,
     impersonation_requested,
-    stripped_headers,
-    stripped_prefixes,
     unescape_extra_key,
     user_from_headers,
 )
@@ -174,6 +173,25 @@ async def test_trust_is_withdrawn_at_once() -> None:
     assert await who(asked, FRONT_PROXY, AS_ALICE) is None
 
 
+async def test_a_known_certificate() -> None:
+    """Who was known by the certificate alone is not for ever: not expired, not untrusted, not by a foreign page."""
+    now = NOW
+    asked = Authenticator(AuthenticationConfig.from_configmap(CONFIGMAP), now=lambda: now)
+    foreign = {"Host": "catalog", "Origin": "https://evil.example", "Upgrade": "websocket"}
+    for headers in ({}, AS_ALICE, {}):
+        assert await who(asked, JANE, headers) == JANE_BY_CERTIFICATE
+    with pytest.raises(ForeignPage):
+        await who(asked, JANE, foreign)
+    now = JANE.certificate.not_valid_after_utc - timedelta(seconds=1)
+    assert await who(asked, JANE, {}) == JANE_BY_CERTIFICATE
+    now += timedelta(seconds=2)
+    assert await who(asked, JANE, {}) is None
+    now = NOW
+    assert await who(asked, JANE, {}) == JANE_BY_CERTIFICATE
+    asked.update(AuthenticationConfig.from_configmap(CONFIGMAP | {"client-ca-file": FRONT_PROXY_CA.pem}))
+    assert await who(asked, JANE, {}) is None
+
+
 async def test_before_configuration() -> None:
     """As long as nothing is known of the cluster, headers and certificates say nothing, and this can be told."""
     asked = Authenticator()
@@ -272,18 +290,6 @@ def test_unescaping_never_fails(raw: str) -> None:
     """Whatever a header is called, there is a key; a bad escape leaves it as it is."""
     key = unescape_extra_key(raw)
     assert "%" in raw or key == raw.lower()
-
-
-def test_stripped_headers() -> None:
-    """The standard headers are stripped always, the configured ones in addition."""
-    config = AuthenticationConfig(
-        request_header=RequestHeaderConfig(username_headers=("X-User",), extra_prefixes=("X-E-",))
-    )
-    standard = {"authorization", "x-remote-user", "x-remote-uid", "x-remote-group"}
-    assert stripped_headers(None) == stripped_headers(AuthenticationConfig()) == standard
-    assert stripped_headers(config) == standard | {"x-user"}
-    assert stripped_prefixes(None) == ("x-remote-extra-",)
-    assert stripped_prefixes(config) == ("x-remote-extra-", "x-e-")
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from apiserver.serving.authorization import (
     AuthorizationError,
     Authorizer,
     Decision,
+    OpenPaths,
     Requirement,
     Verdict,
     forbidden_cause,
@@ -110,7 +111,7 @@ async def test_not_open(attributes: Attributes) -> None:
 async def test_open_prefix() -> None:
     """A trailing star opens whatever begins so; it is refused elsewhere."""
     reviews = Reviews(allowed=False)
-    authorizer = Authorizer(reviews.review, always_allow_paths=["/readyz*", "openapi/*"])
+    authorizer = Authorizer(reviews.review, open_paths=OpenPaths(["/readyz*", "openapi/*"]))
     verdicts = {
         path: (await authorizer.authorize(replace(PATH, path=path))).decision
         for path in ("/readyz", "/readyz/x", "/openapi/v2", "/openapi")
@@ -122,7 +123,7 @@ async def test_open_prefix() -> None:
         "/openapi": Decision.NO_OPINION,
     }
     with pytest.raises(ValueError, match=r"\*"):
-        Authorizer(reviews.review, always_allow_paths=["/a*b"])
+        OpenPaths(["/a*b"])
 
 
 @pytest.mark.parametrize("status", [{"allowed": True, "denied": True}, None, "Success"])

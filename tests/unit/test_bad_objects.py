@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from apiserver.catalog.gpuclasscatalog import catalog_object
 from apiserver.catalog.gpuclasses import figures
 from apiserver.cluster.live import CLASSES, NODES, PODS, _Classes, _Nodes, _Pods
 from apiserver.cluster.reflector import Decoder, Listing
@@ -115,6 +116,65 @@ def test_unreadable_class_is_invalid(raw: bytes) -> None:
     assert report is not None
     assert (str(report.offer.reason), report.offer.offered) == ("Invalid", False)
     assert "cannot be read" in report.offer.message
+
+
+UNREADABLE_POD = b'{"metadata":{"name":"good","namespace":"ns"},"spec":{"containers":7}}'
+
+
+def test_unreadable_pod_counts_as_last_known() -> None:
+    """A pod that becomes unreadable, in an event and in a list, holds what it held, and the catalog says so."""
+    view = told()
+    decoder: Decoder[Any] = Decoder(PODS.item_type, PODS.read)
+    pods: Any = _Pods(view)
+    with pytest.raises(msgspec.DecodeError):
+        decoder.change(b'{"type":"MODIFIED","object":' + UNREADABLE_POD + b"}")
+    pods.reject("ns/good", "no containers")
+    assert (free(view), notes(view)) == (3, ["Pods that cannot be read: 1 (ns/good)"])
+    listing: Listing[Any] = Listing()
+    decoder.add_page(listing, b'{"metadata":{"resourceVersion":"8"},"items":[' + UNREADABLE_POD + b"]}")
+    for _ in range(2):
+        pods.replace(listing.objects)
+        for name, reason in listing.rejected:
+            pods.reject(name, reason)
+        assert (free(view), notes(view)) == (3, ["Pods that cannot be read: 1 (ns/good)"])
+    pods.apply("MODIFIED", decoder.change(b'{"type":"MODIFIED","object":' + json.dumps(GOOD_POD).encode() + b"}"))
+    assert (free(view), notes(view)) == (3, [])
+    pods.replace([])
+    assert (free(view), notes(view)) == (4, [])
+
+
+def test_pod_that_never_could_be_read() -> None:
+    """Nothing is made up for it: it counts nothing, and every page says so, until it is gone."""
+    view = told()
+    pods: Any = _Pods(view)
+    for number in range(5):
+        pods.reject(f"ns/bad-{number}", "no containers")
+    assert (free(view), notes(view)) == (3, ["Pods that cannot be read: 5 (ns/bad-0, ns/bad-1, ns/bad-2)"])
+    gone: Any = Decoder(PODS.item_type, PODS.read).change(
+        b'{"type":"DELETED","object":{"metadata":{"namespace":"ns","name":"x"}}}'
+    )
+    for gone.metadata.name in [f"bad-{number}" for number in range(5)]:
+        pods.apply("DELETED", gone)
+    assert notes(view) == []
+
+
+def test_pod_of_an_earlier_name() -> None:
+    """What a list did not hold any more is not brought back for another pod of its name."""
+    view = told()
+    pods: Any = _Pods(view)
+    pods.replace([])
+    pods.apply(
+        "DELETED", Decoder(PODS.item_type, PODS.read).change(b'{"type":"DELETED","object":{"metadata":{"name":"x"}}}')
+    )
+    pods.reject("ns/good", "no containers")
+    assert free(view) == 4
+
+
+def notes(view: View) -> list[str]:
+    """What the page of the good class says besides its figures, its first sentences."""
+    page = catalog_object(view, "good")
+    assert page is not None
+    return [note.partition(".")[0] for note in page["notes"]]
 
 
 def nested(depth: int) -> Any:  # noqa: ANN401 # JSON

@@ -3,9 +3,11 @@
 import asyncio
 import json
 import os
+import socket
 import ssl
 import subprocess
 import sys
+import time
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -14,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aiohttp import web
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -31,8 +34,9 @@ from apiserver.cluster.client import (
     environment_proxy,
     parse_date,
 )
+from apiserver.cluster.sockets import open_socket
 from tests.cluster.pki import CertificateAuthority, KeyPair
-from tests.fake_apiserver import End, FakeApiserver, Fault, HangUp, Refusal, Script
+from tests.fake_apiserver import End, FakeApiserver, Fault, HangUp, Refusal, Script, begin_stream
 
 PATH = "/api/v1/pods"
 REVIEW = {"kind": "SubjectAccessReview", "spec": {"user": "jane"}}
@@ -241,17 +245,54 @@ async def test_stream(fake: FakeApiserver, client: ClusterClient) -> None:
 async def test_silent_stream(fake: FakeApiserver, client: ClusterClient) -> None:
     """A stream on which nothing comes is given up, after what did come."""
     fake.watch_faults.append(Script((b"one\n",), End.NEVER))
-    async with client.stream(PATH, {"watch": "true"}, silence_seconds=0.1) as lines:
+    async with client.stream(PATH, {"watch": "true"}, silence_seconds=2) as lines:
         assert await anext(lines) == b"one"
         with pytest.raises(SilenceError):
             await anext(lines)
 
 
-async def test_trickling_stream(fake: FakeApiserver, client: ClusterClient) -> None:
+class Trickle:
+    """A stream that says a byte now and then, on a clock that goes on as soon as the byte is heard.
+
+    Args:
+        seconds: between two bytes.
+        times: how many before the newline.
+    """
+
+    def __init__(self, *, seconds: float, times: int) -> None:
+        self._seconds, self._times = seconds, times
+        self._heard = asyncio.Queue[bytes]()
+        self._skew = 0.0
+        self._feed = LineSplitter.feed
+
+    def time(self) -> float:
+        """What the loop takes for the time."""
+        return time.monotonic() + self._skew
+
+    def feed(self, splitter: LineSplitter, chunk: bytes) -> list[bytes]:
+        """In the client: split, and note what was heard."""
+        self._heard.put_nowait(chunk)
+        return self._feed(splitter, chunk)
+
+    async def answer(self, request: web.Request, closing: asyncio.Event) -> web.StreamResponse:  # noqa: ARG002 - a Fault
+        """Say it."""
+        response = await begin_stream(request)
+        for _ in range(self._times):
+            await response.write(b"x")
+            await self._heard.get()
+            self._skew += self._seconds
+        await response.write(b"\n")
+        return response
+
+
+async def test_trickling_stream(fake: FakeApiserver, client: ClusterClient, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every byte counts as a sign of life, not only whole lines."""
-    fake.watch_faults.append(Script((b"x",) * 400 + (b"\n",)))
-    async with client.stream(PATH, {"watch": "true"}, silence_seconds=0.5) as lines:
-        assert [line async for line in lines] == [b"x" * 400]
+    trickle = Trickle(seconds=8, times=20)
+    monkeypatch.setattr(asyncio.get_running_loop(), "time", trickle.time)
+    monkeypatch.setattr(LineSplitter, "feed", lambda *fed: trickle.feed(*fed))  # noqa: PLW0108 # else without self
+    fake.watch_faults.append(trickle)
+    async with client.stream(PATH, {"watch": "true"}, silence_seconds=20) as lines:
+        assert [line async for line in lines] == [b"x" * 20]
 
 
 async def test_refused_stream(fake: FakeApiserver, client: ClusterClient) -> None:
@@ -576,3 +617,12 @@ def test_nothing_slow_is_imported() -> None:
     """kubernetes_asyncio waits until somebody connects."""
     code = "import sys, apiserver.cluster.reflector; sys.exit('kubernetes_asyncio' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere there are fewer options")
+def test_sockets_notice_silence() -> None:
+    """The kernel asks a quiet connection whether it is there, and gives up what is not acknowledged for 6 s."""
+    with open_socket((socket.AF_INET, socket.SOCK_STREAM, 0, "", ("127.0.0.1", 0))) as opened:
+        assert opened.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+        assert opened.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 2
+        assert opened.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 6000

@@ -131,7 +131,7 @@ def told(batch: Sequence[Event]) -> list[tuple[str, str, str]]:
 
 async def following(batches: AsyncIterator[Sequence[Event]]) -> Sequence[Event]:
     """The next batch."""
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         return await anext(batches)
 
 
@@ -259,7 +259,7 @@ async def test_begins_with_the_first_complete_state(world: World, time: Time) ->
     await asyncio.sleep(0.05)
     assert world.stores.horizon == 0
     world.problem = None
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while not world.stores.horizon:  # noqa: ASYNC110 # a number, not an event
             await asyncio.sleep(0.01)
     time.now += 10

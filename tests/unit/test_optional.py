@@ -114,7 +114,7 @@ Start = Callable[[], OptionalKind[KubeVirtObject]]
 
 async def until(condition: Callable[[], object]) -> None:
     """Wait for what must soon be so."""
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while not condition():  # noqa: ASYNC110 # any condition, not one event
             await asyncio.sleep(0.002)
 

@@ -72,7 +72,7 @@ def told(batch: Sequence[Event]) -> list[tuple[str, str]]:
 
 async def following(batches: AsyncIterator[Sequence[Event]]) -> Sequence[Event]:
     """The next batch."""
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         return await anext(batches)
 
 
