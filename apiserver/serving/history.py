@@ -23,6 +23,8 @@ MARK: Final = ""
 
 KEEP_SECONDS: Final = 600
 KEEP_CHANGES: Final = 10_000
+KEEP_MARKS: Final = 1000
+"""How many versions without a change are remembered: clients ask for them, and must not push the changes out."""
 
 
 class Stored:
@@ -82,7 +84,7 @@ class History:
 
     Attributes:
         horizon: changes after this version are remembered, those up to it are not.
-        keep: how many changes are remembered at most; None for the usual number.
+        keep: how many changes are remembered at most, marks not counted; None for the usual number.
     """
 
     def __init__(self, begins: int, clock: Callable[[], float] = time.monotonic) -> None:
@@ -90,7 +92,7 @@ class History:
         self.keep: int | None = None
         self._clock = clock
         self._changes: deque[tuple[float, Change]] = deque()
-        self._first = 0
+        self._first = self._marks = 0
         self._positions = {begins: 0}
 
     @property
@@ -102,12 +104,18 @@ class History:
         """Remember a change, and forget what is too old or too much."""
         self._changes.append((self._clock(), change))
         self._positions[change.version] = self.end
-        oldest, keep = self._clock() - KEEP_SECONDS, KEEP_CHANGES if self.keep is None else self.keep
-        while len(self._changes) > keep or self._changes[0][0] < oldest:
+        self._marks += change.type == MARK
+        oldest = self._clock() - KEEP_SECONDS
+        while self._is_full() or self._changes[0][0] < oldest:
             del self._positions[self.horizon]
             _, forgotten = self._changes.popleft()
             self._first += 1
+            self._marks -= forgotten.type == MARK
             self.horizon = forgotten.version
+
+    def _is_full(self) -> bool:
+        keep = KEEP_CHANGES if self.keep is None else self.keep
+        return len(self._changes) - self._marks > keep or self._marks > KEEP_MARKS
 
     def position(self, version: int) -> int | None:
         """Where the changes after a version begin; None if the version is not one of this history's own."""

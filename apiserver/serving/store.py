@@ -201,7 +201,7 @@ class ResourceStore:
         return Listing(str(version), [objects[key] for key in sorted(objects)])
 
     async def wait_until_fresh(self, version: int | None) -> None:
-        """Wait, not for long, until the store is not older than a version.
+        """Wait, not for long, until the store is not older than a version, and so is the version it tells.
 
         Raises:
             TooLargeVersion: it lies in the future.
@@ -219,6 +219,8 @@ class ResourceStore:
         if self._scope is not None:
             await self._scope.catch_up()
         self._update()
+        if version > self._version:
+            self._record(Change(self._advance()))
 
     # What watches need.
 

@@ -4,8 +4,10 @@ A version is a number of 1/16 ms ticks since 2026-01-01, shifted by a tag that i
 JavaScript (below 2^53) until 2043, at up to 16,000 versions a second.
 """
 
+import math
 import random
 import time
+from collections import deque
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Final
@@ -19,12 +21,21 @@ _SURE_TICKS: Final = 2 * _SKEW_TICKS
 """How much greater a version of another replica must be to be surely later: its clock may be ahead, and it may itself
 have followed a version that is ahead of its clock."""
 
+_SLOT_SECONDS: Final = 5
+_SLOTS_KEPT: Final = 31
+_WITNESSES: Final = 3
+"""So many slots must agree on how late it is, or a Date that is far ahead of the others is passed over."""
+_SPREAD_SECONDS: Final = 2
+"""What one steady clock tells differs by less: by the part of a second that a Date leaves out, and a round trip."""
+
 
 class ServerClock:
     """Seconds since 1970 as kube-apiserver counts them: the monotonic clock plus an offset learnt from it.
 
-    A Date header only tells whole seconds that have begun, so each one gives a lower bound of the offset; the greatest
-    bound is kept. The clock therefore never goes back, and comes within a round trip of the truth.
+    A Date header only tells whole seconds that have begun, and may be read late, so each one gives a lower bound of the
+    offset, and the greatest comes within a round trip of the truth. It is the greatest of the last minutes, kept in
+    slots of some seconds, on which three slots agree: a server whose clock stepped ahead for a moment must not decide,
+    and one that did so for longer is forgotten. So the clock may go back; `VersionSource` rises nevertheless.
 
     Args:
         wall: the starting point where nobody will tell the time, as with a snapshot; None where somebody will.
@@ -34,11 +45,20 @@ class ServerClock:
     def __init__(self, wall: float | None = None, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._monotonic = monotonic
         self._offset = None if wall is None else wall - monotonic()
+        self._slots: deque[float] = deque(maxlen=_SLOTS_KEPT)
+        self._slot_ends = -math.inf
 
     def observe(self, date: datetime, received: float) -> None:
         """Take a Date header that had arrived at the monotonic time `received`."""
         bound = date.timestamp() - received
-        self._offset = bound if self._offset is None else max(self._offset, bound)
+        if received >= self._slot_ends:
+            self._slots.append(bound)
+            self._slot_ends = received + _SLOT_SECONDS
+        else:
+            self._slots[-1] = max(self._slots[-1], bound)
+        falling = sorted(self._slots, reverse=True)
+        witnessed = zip(falling, falling[_WITNESSES - 1 :], strict=False)
+        self._offset = next((most for most, least in witnessed if most - least < _SPREAD_SECONDS), falling[0])
 
     def __call__(self) -> float:
         """Now.

@@ -6,11 +6,13 @@ import os
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
 from typing import Final
 
 from tests.cluster.binaries import Module, find_program
+from tests.cluster.catalog import API
 from tests.cluster.client import Json
 from tests.cluster.waiting import wait_for
 from tests.conformance.checks import Check, require, require_equal
@@ -34,6 +36,36 @@ def find_informer(announce: Callable[[str], None]) -> Path:
     return find_program("informer", MODULE, ".", announce)
 
 
+@dataclass(frozen=True, slots=True)
+class Followed:
+    """What an informer follows, and how.
+
+    Attributes:
+        client: dynamic or metadata.
+        path: of its list.
+        figure: of an object; None if the informer sees none.
+        has_labels: whether the labels of a class can be seen.
+        arguments: of the Go program.
+    """
+
+    client: str
+    path: str = CLASSES
+    figure: Callable[[Json], int | None] | None = None
+    has_labels: bool = True
+    arguments: tuple[str, ...] = ()
+
+
+DYNAMIC: Final = Followed("dynamic", figure=lambda item: item["status"]["free"])
+METADATA: Final = Followed("metadata")
+OFFERS: Final = Followed(
+    "dynamic",
+    path=f"{API}/namespaces/default/gpuoffers",
+    figure=lambda item: item.get("orderable"),
+    has_labels=False,
+    arguments=("-resource=gpuoffers", "-namespace=default"),
+)
+
+
 class Informer:
     """The running Go program, and what it has told so far."""
 
@@ -47,13 +79,13 @@ class Informer:
         lines: list[Json] = [json.loads(line) for line in whole.splitlines()]
         return [line for line in lines if line["type"] == kind]
 
-    def wait_for(self, kind: str, name: str, free: int | None = None) -> None:
+    def wait_for(self, kind: str, name: str, figure: int | None = None) -> None:
         """Wait until it has told of an object, with a figure if one is given."""
         wait_for(
             lambda: any(
-                line["name"] == name and (free is None or line.get("free") == free) for line in self.told(kind)
+                line["name"] == name and (figure is None or line.get("figure") == figure) for line in self.told(kind)
             ),
-            f"the informer to {kind} {name}" + ("" if free is None else f" with {free} free"),
+            f"the informer to {kind} {name}" + ("" if figure is None else f" with the figure {figure}"),
         )
 
     def end(self) -> dict[str, Json]:
@@ -65,15 +97,16 @@ class Informer:
 
 
 @contextmanager
-def running(stage: Stage, client: str, *, watch_list: bool) -> Iterator[Informer]:
+def running(stage: Stage, followed: Followed, *, watch_list: bool) -> Iterator[Informer]:
     """Run the Go program for as long as the block lasts, if it is not ended before."""
     directory = stage.scratch("informer")
     log = directory / "told.jsonl"
     command = [
         str(find_informer(lambda _: None)),
         f"-kubeconfig={stage.control_plane.kubeconfig}",
-        f"-client={client}",
+        f"-client={followed.client}",
         f"-watch-seconds={WATCH_SECONDS}",
+        *followed.arguments,
     ]
     environment = {**os.environ, "KUBE_FEATURE_WatchListClient": str(watch_list).lower()}
     with log.open("wb") as output, (directory / "errors").open("wb") as errors:
@@ -85,22 +118,21 @@ def running(stage: Stage, client: str, *, watch_list: bool) -> Iterator[Informer
         popen.communicate(timeout=STOP_SECONDS)
 
 
-def _follow(stage: Stage, client: str, *, watch_list: bool) -> None:
+def _follow(stage: Stage, followed: Followed, *, watch_list: bool) -> None:
     """It syncs, sees everything, and takes up each watch at the other replica without listing anew."""
-    has_figures = client == "dynamic"
     stage.splitter.for_watches = itertools.cycle((1, 0))
     try:
-        with running(stage, client, watch_list=watch_list) as informer:
+        with running(stage, followed, watch_list=watch_list) as informer:
             wait_for(lambda: informer.told("synced"), "the informer to sync")
             require_equal(informer.told("synced")[0].get("watchList", False), watch_list, "WatchListClient")
             require_equal({line["name"] for line in informer.told("add")}, set(FREE), "objects at first")
             for turn in range(MOST_TURNS):
-                _change(stage, informer, turn, has_figures=has_figures)
+                _change(stage, informer, turn, followed)
                 wait_for(lambda turn=turn: len(_taken_up(informer)) > turn, "a watch to be taken up")  # type: ignore[misc]
                 if turn >= LEAST_TURNS - 1 and len(_watched_replicas(informer)) == len(stage.replicas):
                     break
             _require_no_relist(informer, watch_list=watch_list)
-            _require_same(stage, informer.end(), has_figures=has_figures)
+            _require_same(stage, informer.end(), followed)
             require_equal(len(_watched_replicas(informer)), len(stage.replicas), "replicas that were watched")
     finally:
         stage.splitter.for_watches = itertools.repeat(1)
@@ -112,29 +144,30 @@ def _follow_late(stage: Stage) -> None:
         start_late(stage.replicas[0])
         stage.splitter.for_watches, stage.splitter.for_others = itertools.cycle((1, 0)), itertools.repeat(1)
         try:
-            with running(stage, "dynamic", watch_list=True) as informer:
+            with running(stage, DYNAMIC, watch_list=True) as informer:
                 wait_for(lambda: informer.told("synced"), "the informer to sync")
                 for turn in range(LEAST_TURNS):
-                    _change(stage, informer, turn, has_figures=True)
+                    _change(stage, informer, turn, DYNAMIC)
                     wait_for(lambda turn=turn: len(_taken_up(informer)) > turn, "a watch to be taken up")  # type: ignore[misc]
                 codes = {request.get("code") for request in informer.told("request")}
                 require_equal(codes, {HTTPStatus.OK, HTTPStatus.GATEWAY_TIMEOUT}, "codes of all answers")
-                _require_same(stage, informer.end(), has_figures=True)
+                _require_same(stage, informer.end(), DYNAMIC)
         finally:
             stage.splitter.for_watches, stage.splitter.for_others = itertools.repeat(1), itertools.repeat(0)
 
 
-def _change(stage: Stage, informer: Informer, turn: int, *, has_figures: bool) -> None:
+def _change(stage: Stage, informer: Informer, turn: int, followed: Followed) -> None:
     """Change a figure, a label and the set of classes; the informer must tell of each."""
     count = 1 + turn % LEAST_TURNS  # a node has four
     with stage.sold(f"informed-{turn}", count):
-        if has_figures:
+        if followed.figure is not None:
             informer.wait_for("update", "l40s", FREE["l40s"] - count)
-    stage.client.patch(f"{STORED}/l40s-24c", {"metadata": {"labels": {"turn": str(turn)}}})
-    wait_for(
-        lambda: any(line.get("labels", {}).get("turn") == str(turn) for line in informer.told("update")),
-        "the informer to tell of a label",
-    )
+    if followed.has_labels:
+        stage.client.patch(f"{STORED}/l40s-24c", {"metadata": {"labels": {"turn": str(turn)}}})
+        wait_for(
+            lambda: any(line.get("labels", {}).get("turn") == str(turn) for line in informer.told("update")),
+            "the informer to tell of a label",
+        )
     stage.add_class(f"informed-{turn}")
     informer.wait_for("add", f"informed-{turn}")
     stage.remove_class(f"informed-{turn}")
@@ -169,25 +202,27 @@ def _require_no_relist(informer: Informer, *, watch_list: bool) -> None:
     )
 
 
-def _require_same(stage: Stage, stored: dict[str, Json], *, has_figures: bool) -> None:
+def _require_same(stage: Stage, stored: dict[str, Json], followed: Followed) -> None:
     """The store of the informer holds what the server lists."""
-    listed = {item["metadata"]["name"]: item for item in stage.client.items(CLASSES)}
+    listed = {item["metadata"]["name"]: item for item in stage.client.items(followed.path)}
     require_equal(set(stored), set(listed), "names in the store")
     for name, item in listed.items():
         require_equal(stored[name].get("labels", {}), item["metadata"].get("labels", {}), f"labels of {name}")
-        if has_figures:
-            require_equal(stored[name].get("free"), item["status"]["free"], f"free of {name}")
+        if followed.figure is not None:
+            require_equal(stored[name].get("figure"), followed.figure(item), f"figure of {name}")
 
 
-def _check(client: str, *, watch_list: bool, is_short: bool) -> Check:
-    name = f"client-go {client} informer, WatchList {'on' if watch_list else 'off'}"
-    return Check(name, lambda stage: _follow(stage, client, watch_list=watch_list), is_short=is_short)
+def _check(what: str, followed: Followed, *, watch_list: bool, is_short: bool = False) -> Check:
+    name = f"client-go {what}, WatchList {'on' if watch_list else 'off'}"
+    return Check(name, lambda stage: _follow(stage, followed, watch_list=watch_list), is_short=is_short)
 
 
 CHECKS: Final = (
-    _check("dynamic", watch_list=True, is_short=True),
-    _check("dynamic", watch_list=False, is_short=False),
-    _check("metadata", watch_list=True, is_short=False),
-    _check("metadata", watch_list=False, is_short=True),
+    _check("dynamic informer", DYNAMIC, watch_list=True, is_short=True),
+    _check("dynamic informer", DYNAMIC, watch_list=False),
+    _check("metadata informer", METADATA, watch_list=True),
+    _check("metadata informer", METADATA, watch_list=False, is_short=True),
+    _check("dynamic informer of one namespace's offers", OFFERS, watch_list=True),
+    _check("dynamic informer of one namespace's offers", OFFERS, watch_list=False, is_short=True),
     Check("client-go informer, kube-apiserver's clock a minute late for A", _follow_late, needs_splitter=True),
 )

@@ -23,6 +23,8 @@ TIMEOUT_SECONDS: Final = 60
 OPENAPI_SECONDS: Final = 100
 COLUMNS: Final = ["NAME", "FREE", "MAX", "REQUESTED", "ALLOCATABLE", "OFFERED", "REASON", "AGE"]
 WIDE_COLUMNS: Final = [*COLUMNS, "VENDOR", "MODEL", "MODE", "PROFILE", "MEMORY", "RESOURCE"]
+OFFERS: Final = "gpuoffers"
+OFFER_COLUMNS: Final = ["NAME", "ORDERABLE", "MAX", "BUDGET-LEFT", "ENTITLED", "REASON", "AGE"]
 NODE_COLUMNS: Final = ["NODE", "FREE", "REQUESTED", "ALLOCATABLE", "CAPACITY", "ELIGIBLE", "REASONS"]
 REFUSED: Final = "the server does not allow this method on the requested resource"
 
@@ -260,6 +262,41 @@ def _wait_for_change(lines: Callable[[], list[str]], words: list[str]) -> None:
     wait_for(lambda: any(line.split()[: len(told[0])] in told for line in lines()), f"a change to {' '.join(words)}")
 
 
+def _get_offers(kubectl: Kubectl) -> None:
+    header, *rows = kubectl.rows("get", OFFERS, "-n", "default")
+    require_equal(header, OFFER_COLUMNS, "columns")
+    require_equal([row[0] for row in rows], list(FREE), "NAME")
+    require_equal(rows[0][:6], ["l40s", "8", "3", "unlimited", "true", "Orderable"], "a row")
+    for name in ("gpuoffer", f"gpuoffers.{VERSION}.{GROUP}"):
+        require_equal(kubectl.rows("get", name, "-n", "kube-system")[0], OFFER_COLUMNS, f"columns of {name}")
+    header, *rows = kubectl.rows("get", OFFERS, "-A")
+    require_equal(header, ["NAMESPACE", *OFFER_COLUMNS], "columns of all namespaces")
+    namespaces = kubectl("get", "namespaces", "-o", "jsonpath={.items[*].metadata.name}").split()
+    expected = [[namespace, name] for namespace in sorted(namespaces) for name in FREE]
+    require_equal([row[:2] for row in rows], expected, "offers of all namespaces")
+    selected = kubectl("get", OFFERS, "-A", "--field-selector=metadata.namespace=default", "-o", "name").split()
+    require_equal(selected, [f"gpuoffer.{GROUP}/{name}" for name in FREE], "the offers of one, selected")
+    pages = kubectl.rows("get", OFFERS, "-A", "--chunk-size=2", "--no-headers")
+    require_equal([row[:2] for row in pages], expected, "the same by pages of two")
+    missing = kubectl.run("get", OFFERS, "nothing", "-n", "default")
+    require_contains(missing.stderr, f'Error from server (NotFound): {OFFERS}.{GROUP} "nothing" not found', "a missing")
+
+
+def _watch_offers(kubectl: Kubectl) -> None:
+    stage = kubectl.stage
+    stage.splitter.take_watches()
+    with (
+        kubectl.running("get", OFFERS, "-n", "default", "-w", "--output-watch-events", "--no-headers") as one,
+        kubectl.running("get", OFFERS, "-A", "-w", "--output-watch-events", "--no-headers") as everywhere,
+    ):
+        stage.wait_for_watches(2)
+        with stage.sold("ordered", 3):
+            _wait_for_change(one, ["l40s", "5"])
+            for namespace in ("default", "kube-system"):
+                _wait_for_change(everywhere, [namespace, "l40s", "5"])
+        _wait_for_change(one, ["l40s", "8"])
+
+
 def _refused_writes(kubectl: Kubectl) -> None:
     changes = (
         ("delete", RESOURCE, "l40s"),
@@ -287,6 +324,9 @@ def _explain(kubectl: Kubectl) -> None:
     whole = " ".join(kubectl("explain", RESOURCE, "--recursive").split())
     for part in ("maxPerInstance <integer>", "tolerations <[]Toleration>", "labels <map[string]string>"):
         require_contains(whole, part, "explain --recursive")
+    offer = " ".join(kubectl("explain", OFFERS, "--recursive").split())
+    for part in ("KIND: GPUOffer", "orderable <integer>", "remaining <integer>"):
+        require_contains(offer, part, "explain of offers")
 
 
 def _plain(content: Json) -> Json:
@@ -295,7 +335,9 @@ def _plain(content: Json) -> Json:
     return plain
 
 
-FOLLOWING: Final = frozenset({"get -w", "get NAME -w, -l --watch-only", "wait --for=jsonpath|delete"})
+FOLLOWING: Final = frozenset(
+    {"get -w", "get NAME -w, -l --watch-only", "wait --for=jsonpath|delete", "get gpuoffers -w, -A -w"}
+)
 ACTIONS: Final[dict[str, tuple[Callable[[Kubectl], None], bool]]] = {
     "get": (_get, True),
     "get -o wide": (_get_wide, False),
@@ -308,6 +350,8 @@ ACTIONS: Final[dict[str, tuple[Callable[[Kubectl], None], bool]]] = {
     "get --subresource=catalog": (_subresource, False),
     "get -w": (_watch, True),
     "get NAME -w, -l --watch-only": (_watch_one, False),
+    "get gpuoffers -n, -A": (_get_offers, True),
+    "get gpuoffers -w, -A -w": (_watch_offers, False),
     "describe": (_describe, False),
     "wait --for=jsonpath|delete": (_wait, True),
     "api-resources, api-versions, category": (_discovery, False),

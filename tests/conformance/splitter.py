@@ -8,7 +8,7 @@ import contextlib
 import itertools
 import ssl
 import threading
-from collections.abc import Coroutine, Iterator
+from collections.abc import AsyncIterator, Coroutine, Iterator
 from typing import Any, Final, Self
 from urllib.parse import parse_qs, urlsplit
 
@@ -52,6 +52,7 @@ class Splitter:
         self._started = threading.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._ending = asyncio.Event()
+        self._connections: set[asyncio.Task[None]] = set()
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -71,20 +72,33 @@ class Splitter:
 
     async def _run(self) -> None:
         self._loop = asyncio.get_running_loop()
-        server = await asyncio.start_server(self._serve, self.endpoint.address, self.endpoint.port, ssl=self._context)
+        server = await asyncio.start_server(self._accept, self.endpoint.address, self.endpoint.port, ssl=self._context)
         self._started.set()
         await self._ending.wait()
         server.close()
+        for connection in self._connections:
+            connection.cancel()
+        await asyncio.gather(*self._connections, return_exceptions=True)
+
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Serve a connection in a task that is known, so that all of them can be ended, even before they have begun."""
+        if self._ending.is_set():
+            writer.transport.abort()
+            return
+        connection = asyncio.create_task(self._serve(reader, writer))
+        self._connections.add(connection)
+        connection.add_done_callback(self._connections.discard)
+        connection.add_done_callback(lambda _: writer.transport.abort())
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """One connection, for one request: so the next one is sent where it belongs."""
-        with contextlib.suppress(OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
-            head = await reader.readuntil(END_OF_HEAD)
-            backend_reader, backend_writer = await self._connect(is_watch(head))
-            backend_writer.write(_for_one_request(head))
-            await _first_of(_pump(reader, backend_writer), _pump(backend_reader, writer))
-            backend_writer.close()
-        writer.close()
+        with contextlib.suppress(OSError, asyncio.IncompleteReadError):
+            async with _closing(writer):
+                head = await reader.readuntil(END_OF_HEAD)
+                backend_reader, backend_writer = await self._connect(is_watch(head))
+                async with _closing(backend_writer):
+                    backend_writer.write(_for_one_request(head))
+                    await _first_of(_pump(reader, backend_writer), _pump(backend_reader, writer))
 
     async def _connect(self, is_watch: bool) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         index = next(self.for_watches if is_watch else self.for_others)
@@ -117,6 +131,23 @@ def _for_one_request(head: bytes) -> bytes:
         return head
     kept = [field for field, name in zip(fields, names, strict=True) if name != b"connection"]
     return b"\r\n".join([first, *kept, b"Connection: close"]) + END_OF_HEAD
+
+
+@contextlib.asynccontextmanager
+async def _closing(writer: asyncio.StreamWriter) -> AsyncIterator[None]:
+    """Close the connection with the block: after all that was written, or at once if the block failed.
+
+    Whoever is cancelled while it closes does not leave it half closed: the loop may end then.
+    """
+    closed = asyncio.ensure_future(writer.wait_closed())
+    try:
+        yield
+        writer.close()
+        await asyncio.shield(closed)
+    finally:
+        writer.transport.abort()
+        with contextlib.suppress(OSError):
+            await closed
 
 
 async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -78,13 +78,13 @@ def _replay(stage: Stage, protocols: Sequence[str]) -> None:
 
 
 def _discover(stage: Stage) -> None:
-    """Aggregated discovery with the parameters in Headlamp's order has our group, Current."""
+    """Aggregated discovery with the parameters in Headlamp's order has our group, Current, with both kinds."""
     answer = stage.client.request("GET", "/apis", headers={"Accept": DISCOVERY})
     groups = {group["metadata"]["name"]: group["versions"] for group in answer.json()["items"]}
     (version,) = groups["catalog.cozystack.io"]
     require_equal((version["version"], version["freshness"]), ("v1alpha1", "Current"), "our version")
-    (resource,) = version["resources"]
-    require_equal(resource["responseKind"]["kind"], "GPUClass", "our kind")
+    kinds = {each["resource"]: (each["responseKind"]["kind"], each["scope"]) for each in version["resources"]}
+    require_equal(kinds, {"gpuclasses": ("GPUClass", "Cluster"), "gpuoffers": ("GPUOffer", "Namespaced")}, "our kinds")
 
 
 CHECKS: Final = (

@@ -10,7 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from apiserver.serving import history, store, watching
-from apiserver.serving.history import KEEP_CHANGES, KEEP_SECONDS, Change, ForgottenError, History
+from apiserver.serving.history import (
+    KEEP_CHANGES,
+    KEEP_MARKS,
+    KEEP_SECONDS,
+    MODIFIED,
+    Change,
+    ForgottenError,
+    History,
+)
 from apiserver.serving.options import ListOptions, read_options
 from apiserver.serving.pages import read_page
 from apiserver.serving.selectors import METADATA_FIELDS, Selection, make_selection
@@ -462,7 +470,7 @@ def test_history_forgets() -> None:
     now = 0.0
     kept = History(1, lambda: now)
     for version in range(2, KEEP_CHANGES + 4):
-        kept.record(Change(version))
+        kept.record(Change(version, MODIFIED))
     assert (kept.horizon, kept.position(2), len(kept.remembered())) == (3, None, KEEP_CHANGES)
     assert kept.position(kept.horizon) == kept.end - KEEP_CHANGES
     with pytest.raises(ForgottenError):
@@ -471,3 +479,18 @@ def test_history_forgets() -> None:
     kept.record(Change(99_999))
     assert [change.version for change in kept.remembered()] == [99_999]
     assert kept.since(kept.end) == []
+
+
+def test_marks_push_no_change_out() -> None:
+    """Versions that were only handed out do not count among the changes that are kept, and are bounded themselves."""
+    kept = History(1, lambda: 0.0)
+    kept.keep = 2
+    kept.record(Change(2, MODIFIED))
+    for version in range(3, 3 + KEEP_MARKS):
+        kept.record(Change(version))
+    assert kept.since(0)[0].version == 2
+    kept.record(Change(10_000))
+    assert (kept.horizon, len(kept.remembered())) == (3, KEEP_MARKS)
+    for version in (10_001, 10_002, 10_003):
+        kept.record(Change(version, MODIFIED))
+    assert [change.version for change in kept.remembered() if change.type] == [10_002, 10_003]

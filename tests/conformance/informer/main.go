@@ -34,14 +34,17 @@ import (
 // longest is how long it runs when nobody ends it.
 const longest = 5 * time.Minute
 
-var resource = schema.GroupVersionResource{Group: "catalog.cozystack.io", Version: "v1alpha1", Resource: "gpuclasses"}
+var served = schema.GroupVersion{Group: "catalog.cozystack.io", Version: "v1alpha1"}
+
+// figures is where each resource has its figure.
+var figures = map[string][]string{"gpuclasses": {"status", "free"}, "gpuoffers": {"orderable"}}
 
 // line is what is told. Type is "request", "synced", "add", "update", "delete", "stored" or "end".
 type line struct {
 	Type      string            `json:"type"`
 	Name      string            `json:"name,omitempty"`
 	Labels    map[string]string `json:"labels,omitempty"`
-	Free      *int64            `json:"free,omitempty"`
+	Figure    *int64            `json:"figure,omitempty"`
 	Query     map[string]string `json:"query,omitempty"`
 	Code      int               `json:"code,omitempty"`
 	WatchList bool              `json:"watchList,omitempty"`
@@ -83,7 +86,7 @@ func (o observer) RoundTrip(request *http.Request) (*http.Response, error) {
 }
 
 // described is an object as it is told of; the metadata informer's objects have no figures.
-func described(kind string, object any) line {
+func described(kind string, object any, figure []string) line {
 	if gone, isGone := object.(cache.DeletedFinalStateUnknown); isGone {
 		object = gone.Obj
 	}
@@ -93,31 +96,34 @@ func described(kind string, object any) line {
 	}
 	told := line{Type: kind, Name: accessor.GetName(), Labels: accessor.GetLabels()}
 	if whole, isWhole := object.(*unstructured.Unstructured); isWhole {
-		if free, found, _ := unstructured.NestedInt64(whole.Object, "status", "free"); found {
-			told.Free = &free
+		if value, found, _ := unstructured.NestedInt64(whole.Object, figure...); found {
+			told.Figure = &value
 		}
 	}
 	return told
 }
 
-func newInformer(kind string, config *rest.Config) (cache.SharedIndexInformer, error) {
+func newInformer(kind, plural, namespace string, config *rest.Config) (cache.SharedIndexInformer, error) {
+	resource := served.WithResource(plural)
 	if kind == "metadata" {
 		client, err := metadata.NewForConfig(config)
 		if err != nil {
 			return nil, err
 		}
-		return metadatainformer.NewFilteredMetadataInformer(client, resource, metav1.NamespaceAll, 0, cache.Indexers{}, nil).Informer(), nil
+		return metadatainformer.NewFilteredMetadataInformer(client, resource, namespace, 0, cache.Indexers{}, nil).Informer(), nil
 	}
 	client, err := dynamic.NewForConfig(config)
 	if err != nil {
 		return nil, err
 	}
-	return dynamicinformer.NewFilteredDynamicInformer(client, resource, metav1.NamespaceAll, 0, cache.Indexers{}, nil).Informer(), nil
+	return dynamicinformer.NewFilteredDynamicInformer(client, resource, namespace, 0, cache.Indexers{}, nil).Informer(), nil
 }
 
 func main() {
 	kubeconfig := flag.String("kubeconfig", "", "file of the cluster and the user")
 	kind := flag.String("client", "dynamic", "dynamic or metadata")
+	plural := flag.String("resource", "gpuclasses", "what to follow: gpuclasses or gpuoffers")
+	namespace := flag.String("namespace", metav1.NamespaceAll, "where; all by default")
 	watchSeconds := flag.Int("watch-seconds", 0, "how long each watch lasts; 0 for client-go's own choice")
 	flag.Parse()
 
@@ -126,14 +132,15 @@ func main() {
 		log.Fatal(err)
 	}
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return observer{next, *watchSeconds} })
-	informer, err := newInformer(*kind, config)
+	informer, err := newInformer(*kind, *plural, *namespace, config)
 	if err != nil {
 		log.Fatal(err)
 	}
+	figure := figures[*plural]
 	_, err = informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(object any) { tell(described("add", object)) },
-		UpdateFunc: func(_, object any) { tell(described("update", object)) },
-		DeleteFunc: func(object any) { tell(described("delete", object)) },
+		AddFunc:    func(object any) { tell(described("add", object, figure)) },
+		UpdateFunc: func(_, object any) { tell(described("update", object, figure)) },
+		DeleteFunc: func(object any) { tell(described("delete", object, figure)) },
 	})
 	if err != nil {
 		log.Fatal(err)
@@ -152,7 +159,7 @@ func main() {
 	<-ctx.Done()
 	for _, object := range informer.GetStore().List() {
 		if _, isObject := object.(runtime.Object); isObject {
-			tell(described("stored", object))
+			tell(described("stored", object, figure))
 		}
 	}
 	tell(line{Type: "end"})
