@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from apiserver.catalog.gpuclasscatalog import catalog_object
 from apiserver.catalog.gpuclasses import figures
 from apiserver.cluster.live import CLASSES, NODES, PODS, _Classes, _Nodes, _Pods
+from apiserver.cluster.objects import PodReading
 from apiserver.cluster.reflector import Decoder, Listing
 from apiserver.cluster.snapshot import SnapshotError, parse_snapshot
 from apiserver.cluster.view import View
@@ -143,6 +144,12 @@ def test_unreadable_pod_counts_as_last_known() -> None:
     assert (free(view), notes(view)) == (4, [])
 
 
+def deleted_pod(name: str) -> PodReading:
+    """The end of a pod of which nothing but the name is known."""
+    line = {"type": "DELETED", "object": {"metadata": {"namespace": "ns", "name": name}}}
+    return Decoder(PODS.item_type, PODS.read).change(json.dumps(line).encode())
+
+
 def test_pod_that_never_could_be_read() -> None:
     """Nothing is made up for it: it counts nothing, and every page says so, until it is gone."""
     view = told()
@@ -150,11 +157,8 @@ def test_pod_that_never_could_be_read() -> None:
     for number in range(5):
         pods.reject(f"ns/bad-{number}", "no containers")
     assert (free(view), notes(view)) == (3, ["Pods that cannot be read: 5 (ns/bad-0, ns/bad-1, ns/bad-2)"])
-    gone: Any = Decoder(PODS.item_type, PODS.read).change(
-        b'{"type":"DELETED","object":{"metadata":{"namespace":"ns","name":"x"}}}'
-    )
-    for gone.metadata.name in [f"bad-{number}" for number in range(5)]:
-        pods.apply("DELETED", gone)
+    for number in range(5):
+        pods.apply("DELETED", deleted_pod(f"bad-{number}"))
     assert notes(view) == []
 
 
@@ -163,9 +167,7 @@ def test_pod_of_an_earlier_name() -> None:
     view = told()
     pods: Any = _Pods(view)
     pods.replace([])
-    pods.apply(
-        "DELETED", Decoder(PODS.item_type, PODS.read).change(b'{"type":"DELETED","object":{"metadata":{"name":"x"}}}')
-    )
+    pods.apply("DELETED", deleted_pod("x"))
     pods.reject("ns/good", "no containers")
     assert free(view) == 4
 
