@@ -104,22 +104,37 @@ def expected(attempt: Attempt) -> Outcome:
     identity = _identity(attempt)
     if identity is None:
         return Outcome(401)
-    if attempt.impersonates:
+    if attempt.impersonates or is_foreign_page(attempt):
         return Outcome(403)
     user, groups = identity
     return Outcome(200) if {MASTERS, READERS} & set(groups) else Outcome(403, user)
+
+
+def is_foreign_page(attempt: Attempt) -> bool:
+    """Whether a page of another site opens a WebSocket as the certificate of a browser; kube-apiserver lets it."""
+    opens = any(name == "Upgrade" for name, _ in attempt.credential.headers)
+    if not opens or all(name != "Origin" for name, _ in attempt.headers):
+        return False
+    identity, shown = _identity(attempt), attempt.certificate
+    return identity is not None and shown.is_client and shown.name == identity[0] and not _introduced(attempt)
+
+
+def _introduced(attempt: Attempt) -> str:
+    """Whom the front proxy says it is, if it is the front proxy that says so."""
+    shown = attempt.certificate
+    if shown.file is None or not shown.is_proxy or shown.name != FRONT_PROXY:
+        return ""
+    return next((value for name, value in attempt.headers if name.lower() == "x-remote-user"), "")
 
 
 def _identity(attempt: Attempt) -> tuple[str, Sequence[str]] | None:
     shown, credential = attempt.certificate, attempt.credential
     objected = credential.objectionable
     if shown.file is not None:
-        if shown.is_proxy and shown.name == FRONT_PROXY:
-            user = next((value for name, value in attempt.headers if name.lower() == "x-remote-user"), "")
-            if user:
-                return user, [value for name, value in attempt.headers if name.lower() == "x-remote-group"]
-        else:
-            objected = True
+        user = _introduced(attempt)
+        if user:
+            return user, [value for name, value in attempt.headers if name.lower() == "x-remote-group"]
+        objected = objected or not shown.is_proxy or shown.name != FRONT_PROXY
         if shown.is_client and shown.name:
             return shown.name, shown.groups
         objected = objected or not shown.is_client
