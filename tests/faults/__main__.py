@@ -12,12 +12,13 @@ from tests.cluster.binaries import Binaries, UnavailableError, find_binaries
 from tests.cluster.control_plane import ControlPlane
 from tests.faults import clients, cuts, trust
 from tests.faults.following import find_follower
-from tests.faults.kills import kills
+from tests.faults.kills import ROLLING, kills
 from tests.faults.rows import Fault, Row, is_failed, judge_rows, last_line, make, table
 from tests.faults.stage import set_up
 
 WATCHERS: Final = 15
 STORMS: Final = 3
+FUZZ_SECONDS: Final = 60
 
 
 def all_faults(count: int, seed: int) -> tuple[Fault, ...]:
@@ -35,8 +36,10 @@ def all_faults(count: int, seed: int) -> tuple[Fault, ...]:
         clients.WATCHERS,
         clients.SLOW_LORIS,
         clients.OVERSIZED,
+        clients.fuzz(FUZZ_SECONDS, seed),
         cuts.FROZEN,
         cuts.WATCHES_FROZEN,
+        ROLLING,
     )
 
 
