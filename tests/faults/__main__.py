@@ -12,9 +12,10 @@ from tests.cluster.binaries import Binaries, UnavailableError, find_binaries
 from tests.cluster.control_plane import ControlPlane
 from tests.faults import clients, cuts, trust
 from tests.faults.following import find_follower
+from tests.faults.judging import doubt
 from tests.faults.kills import ROLLING, kills
 from tests.faults.rows import Fault, Row, is_failed, judge_rows, last_line, make, table
-from tests.faults.stage import set_up
+from tests.faults.stage import MAX_STALENESS, set_up
 
 WATCHERS: Final = 15
 STORMS: Final = 3
@@ -69,10 +70,12 @@ def run(binaries: Binaries, follower: Path, directory: Path, faults: Sequence[Fa
             rows.append(make(fault, stage))
             problems = f": {'; '.join(rows[-1].problems)}" if rows[-1].problems else ""
             say(f"{'FAIL' if problems else 'ok'} {fault.name} ({time.monotonic() - begun:.0f} s){problems}")
-        for example in judge_rows(rows, stage, stage.judge()):
+        judge = stage.judge()
+        for example in judge_rows(rows, stage, judge):
             say(example)
         say(f"{len(stage.writer.written)} changes were confirmed, {stage.writer.failed} were not answered")
     say(table(rows))
+    say(doubt(judge, stage.load.told, MAX_STALENESS))
     say(last_line(rows))
     return rows
 
