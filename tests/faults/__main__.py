@@ -10,6 +10,7 @@ from typing import Final
 
 from tests.cluster.binaries import Binaries, UnavailableError, find_binaries
 from tests.cluster.control_plane import ControlPlane
+from tests.cluster.network import Network, NetworkUnavailableError
 from tests.faults import clients, cuts, trust
 from tests.faults.following import find_follower
 from tests.faults.judging import doubt
@@ -48,6 +49,9 @@ def main() -> int:
     """Run the faults; 1 if any figure was wrong or stale, or any fault's effect was not what it must be."""
     arguments = _parse()
     faults = [each for each in all_faults(arguments.kills, arguments.seed) if arguments.only in each.name]
+    if ROLLING in faults and (reason := why_no_network()):
+        say(f"No {ROLLING.name}: {reason}")
+        faults.remove(ROLLING)
     try:
         binaries, follower = find_binaries(say), find_follower(say)
     except UnavailableError as error:
@@ -78,6 +82,15 @@ def run(binaries: Binaries, follower: Path, directory: Path, faults: Sequence[Fa
     say(doubt(judge, stage.load.told, MAX_STALENESS))
     say(last_line(rows))
     return rows
+
+
+def why_no_network() -> str:
+    """Why replicas cannot have addresses of their own here; empty if they can."""
+    try:
+        with Network():
+            return ""
+    except NetworkUnavailableError as reason:
+        return str(reason)
 
 
 def say(line: str) -> None:
