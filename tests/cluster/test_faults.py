@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.binaries import Binaries, UnavailableError
-from tests.faults import cuts, trust
+from tests.faults import clients, cuts, trust
 from tests.faults.__main__ import run
 from tests.faults.following import find_follower
 from tests.faults.kills import kills
@@ -14,13 +14,15 @@ from tests.faults.rows import Fault, is_failed, table
 
 SEED = 2
 SHORT = (
-    kills(4, SEED),
+    kills(6, SEED),
     cuts.CUT,
     Fault("410 (etcd compacted)", cuts.expire),
     trust.CLIENT_CA,
     trust.FRONT_PROXY_CA,
-    cuts.WATCHES_FROZEN,
+    trust.CONFIG_MAP,
+    clients.OVERSIZED,
 )
+"""Of those that wait for the age limit, two minutes or more, none is here."""
 
 
 @pytest.mark.timeout(600)

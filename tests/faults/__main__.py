@@ -10,14 +10,17 @@ from typing import Final
 
 from tests.cluster.binaries import Binaries, UnavailableError, find_binaries
 from tests.cluster.control_plane import ControlPlane
+from tests.cluster.network import Network, NetworkUnavailableError
 from tests.faults import clients, cuts, trust
 from tests.faults.following import find_follower
-from tests.faults.kills import kills
+from tests.faults.judging import doubt
+from tests.faults.kills import ROLLING, kills
 from tests.faults.rows import Fault, Row, is_failed, judge_rows, last_line, make, table
-from tests.faults.stage import set_up
+from tests.faults.stage import MAX_STALENESS, set_up
 
 WATCHERS: Final = 15
 STORMS: Final = 3
+FUZZ_SECONDS: Final = 60
 
 
 def all_faults(count: int, seed: int) -> tuple[Fault, ...]:
@@ -35,8 +38,10 @@ def all_faults(count: int, seed: int) -> tuple[Fault, ...]:
         clients.WATCHERS,
         clients.SLOW_LORIS,
         clients.OVERSIZED,
+        clients.fuzz(FUZZ_SECONDS, seed),
         cuts.FROZEN,
         cuts.WATCHES_FROZEN,
+        ROLLING,
     )
 
 
@@ -44,6 +49,9 @@ def main() -> int:
     """Run the faults; 1 if any figure was wrong or stale, or any fault's effect was not what it must be."""
     arguments = _parse()
     faults = [each for each in all_faults(arguments.kills, arguments.seed) if arguments.only in each.name]
+    if ROLLING in faults and (reason := why_no_network()):
+        say(f"No {ROLLING.name}: {reason}")
+        faults.remove(ROLLING)
     try:
         binaries, follower = find_binaries(say), find_follower(say)
     except UnavailableError as error:
@@ -66,12 +74,23 @@ def run(binaries: Binaries, follower: Path, directory: Path, faults: Sequence[Fa
             rows.append(make(fault, stage))
             problems = f": {'; '.join(rows[-1].problems)}" if rows[-1].problems else ""
             say(f"{'FAIL' if problems else 'ok'} {fault.name} ({time.monotonic() - begun:.0f} s){problems}")
-        for example in judge_rows(rows, stage, stage.judge()):
+        judge = stage.judge()
+        for example in judge_rows(rows, stage, judge):
             say(example)
         say(f"{len(stage.writer.written)} changes were confirmed, {stage.writer.failed} were not answered")
     say(table(rows))
+    say(doubt(judge, stage.load.told, MAX_STALENESS))
     say(last_line(rows))
     return rows
+
+
+def why_no_network() -> str:
+    """Why replicas cannot have addresses of their own here; empty if they can."""
+    try:
+        with Network():
+            return ""
+    except NetworkUnavailableError as reason:
+        return str(reason)
 
 
 def say(line: str) -> None:

@@ -9,6 +9,8 @@ from typing import Final
 from tests.faults.loading import CLASSES, Target
 from tests.faults.rows import Fault, Noted, require
 from tests.faults.stage import SURVIVOR, Stage
+from tests.fuzz import Target as Attacked
+from tests.fuzz import run as attack
 
 MANY: Final = 1000
 AT_ONCE: Final = 50
@@ -88,6 +90,24 @@ def oversized(stage: Stage, noted: Noted) -> None:
     require(held - before < 64, f"memory grew from {before:.0f} to {held:.0f} MiB")  # one body's MiB
     noted.recoveries.append(stage.recover(time.time()))
     _require_readers_unharmed(stage, noted, began)
+
+
+def fuzz(seconds: float, seed: int) -> Fault:
+    """Odd requests and raw bytes for so long: no answer of 5xx but a stated 503 or 504, and the server goes on."""
+
+    def run(stage: Stage, noted: Noted) -> None:
+        server, context, began = stage.survivor, stage.target(SURVIVOR, stage.survivor).context, time.time()
+        with stage.writer.keeping_classes():
+            noted.times += 1
+            result = attack(seconds, seed, Attacked(server.port, server.process.pid, context))
+        codes = ", ".join(f"{code or 'none'} x {count}" for code, count in sorted(result.codes.items()))
+        before, after = (size / 2**20 for size in result.memory)
+        noted.facts.append(f"{result.attempts} attempts, {before:.0f} to {after:.0f} MiB; codes {codes}")
+        require(result.passed, f"{len(result.faults)} faults, such as {result.faults[:1]}")
+        noted.recoveries.append(stage.recover(time.time()))
+        _require_readers_unharmed(stage, noted, began)
+
+    return Fault("fuzzed requests", run)
 
 
 def _require_readers_unharmed(stage: Stage, noted: Noted, began: float) -> None:

@@ -5,12 +5,15 @@ Pods of another. Such figures are *mixed*: true of Nodes and Pods that there wer
 itself. They are counted apart. *Wrong* is what no Nodes and Pods within or before that time give.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import Enum
+from typing import Final
 
 from tests.faults.figures import Figures, true_figures
 from tests.faults.history import History, Span
+
+SAMPLES: Final = 200
 
 
 class Verdict(Enum):
@@ -92,6 +95,33 @@ class Judge:
             if any(true_figures(resource, nodes, self.history.held(resource, index)) == figures for index in pods):
                 return True
         return False
+
+
+def doubt(judge: Judge, answers: Sequence[Told], max_staleness: float) -> str:
+    """Have the judge look at real answers made false: with a device more, and as if told long after.
+
+    Args:
+        judge: who judged them.
+        answers: in the order of their time.
+        max_staleness: the judge's.
+
+    Returns:
+        What it noticed, for people.
+
+    Raises:
+        AssertionError: it did not notice.
+    """
+    chosen = [each for each in answers if each.is_list and each.figures][:: max(1, len(answers) // SAMPLES)]
+    after = answers[-1].answered + max_staleness + 1 if answers else 0
+    wrong = stale = 0
+    for each in chosen:
+        more = {name: figures._replace(free=figures.free + 1) for name, figures in each.figures.items()}
+        wrong += judge.verdict(replace(each, figures=more)) is Verdict.WRONG
+        stale += judge.verdict(replace(each, asked=after, answered=after)) is Verdict.STALE
+    noticed = f"of {len(chosen)} answers the judge finds {wrong} wrong with a device more, {stale} stale if told later"
+    if not chosen or wrong < len(chosen) or not stale:
+        raise AssertionError(noticed)
+    return noticed
 
 
 def _overlap(span: Span, window: Span) -> bool:

@@ -1,10 +1,12 @@
-"""Processes that are killed and started anew."""
+"""Processes that are killed, or told to end, and started anew."""
 
 import random
 import time
 from typing import Final
 
 from tests.cluster.processes import Process
+from tests.conformance import rolling
+from tests.conformance.stage import opened
 from tests.faults.rows import Fault, Noted, require
 from tests.faults.stage import Stage
 
@@ -47,3 +49,17 @@ def _kill(stage: Stage, name: str, away_seconds: float) -> float:
         return back
     stage.control_plane.wait_until_ready()
     return time.time()
+
+
+def restart_both(stage: Stage, noted: Noted) -> None:
+    """Both replicas behind a Service are replaced under load; they have a cluster and addresses of their own."""
+    directory = stage.control_plane.directory / "rolling"
+    directory.mkdir()
+    with opened(stage.control_plane.binaries, directory, announce=noted.facts.append) as replicated:
+        noted.times += 1
+        result = rolling.run(replicated)
+    noted.facts.append(str(result))
+    require(not result.problems, "; ".join(result.problems))
+
+
+ROLLING: Final = Fault("rolling restart of both replicas", restart_both)

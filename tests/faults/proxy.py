@@ -52,6 +52,7 @@ class Proxy:
         (self._port,) = free_ports(1)
         self._backend_port = control_plane.port
         self.watches = self.held = 0
+        self._server: asyncio.Server | None = None
         self._links: set[_Link] = set()
         self._mode = Mode.OPEN
         self._moved = asyncio.Condition()
@@ -66,9 +67,16 @@ class Proxy:
         url = f"https://127.0.0.1:{self._port}"
         write_kubeconfig(self.kubeconfig, server=url, authority=authority.certificate, client=account)
 
-    async def start(self) -> asyncio.Server:
+    async def start(self) -> None:
         """Begin to listen."""
-        return await asyncio.start_server(self._serve, "127.0.0.1", self._port, ssl=self._server_context)
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self._port, ssl=self._server_context)
+
+    async def stop(self) -> None:
+        """Listen no more, and reset what is open."""
+        if self._server is not None:
+            self._server.close()
+        for link in list(self._links):
+            link.reset()
 
     async def set_mode(self, mode: Mode) -> None:
         """Change what the network does; a cut resets what is open."""

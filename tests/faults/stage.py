@@ -165,7 +165,8 @@ def set_up(control_plane: ControlPlane, follower: Path, *, seed: int, watchers: 
     )
     with contextlib.ExitStack() as stack:
         load = stack.enter_context(Load())
-        load.call(_start(proxy))
+        load.call(proxy.start())
+        stack.callback(lambda: load.call(proxy.stop()))
         killed.install()
         _let_reader_read(control_plane)
         follow = stack.enter_context(following(follower, control_plane.kubeconfig, directory))
@@ -184,10 +185,6 @@ def set_up(control_plane: ControlPlane, follower: Path, *, seed: int, watchers: 
         load.add(Target(BEHIND, control_plane.url, context), readers=1, watchers=2)
         stage.recover(time.time())
         yield stage
-
-
-async def _start(proxy: Proxy) -> None:
-    await proxy.start()
 
 
 def _let_reader_read(control_plane: ControlPlane) -> None:

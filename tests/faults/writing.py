@@ -66,6 +66,7 @@ class Writer:
         self._number = 0
         self._is_unsure = False
         self._unsure_since = 0.0
+        self._keeps_classes = False
         self._busy = threading.Lock()
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -85,6 +86,16 @@ class Writer:
         """While the block lasts nothing is written."""
         with self._busy:
             yield
+
+    @contextmanager
+    def keeping_classes(self) -> Iterator[None]:
+        """While the block lasts no class comes or goes; all else changes on."""
+        with self._busy:
+            self._keeps_classes = True
+        try:
+            yield
+        finally:
+            self._keeps_classes = False
 
     def wait_for_writes(self, since: float, *, timeout_seconds: float = 60) -> None:
         """Wait until Nodes and Pods have been changed by requests that were sent after a time."""
@@ -124,7 +135,7 @@ class Writer:
             step += 1
 
     def _step(self, step: int) -> None:
-        if step % 25 == 24:  # now and then
+        if step % 25 == 24 and not self._keeps_classes:  # now and then
             self._change_class()
         elif step % 2:
             self._change_node()

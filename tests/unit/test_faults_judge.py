@@ -11,7 +11,7 @@ from tests.cluster.client import Json
 from tests.cluster.workload import node, pod
 from tests.faults.figures import Figures, requests, true_figures
 from tests.faults.history import History, Version, Written, merge
-from tests.faults.judging import Judge, Told, Verdict
+from tests.faults.judging import Judge, Told, Verdict, doubt
 from tests.faults.writing import gpu_class
 
 CARD = "vendor.example/card-a"
@@ -74,6 +74,16 @@ def told(at: float, *, is_list: bool = True, **answered: Figures) -> Told:
 def test_verdicts(answer: Told, verdict: Verdict) -> None:
     """An answer is judged by what was true between its request, less the age allowed, and its end."""
     assert Judge(history(), MAX_STALENESS).verdict(answer) is verdict
+
+
+def test_a_judge_who_notices_nothing_is_found_out() -> None:
+    """Answers made false must be found wrong or stale; one who allows any age does not notice the latter."""
+    answers = [told(15, a=figures(8)), told(25, a=figures(9, 2)), told(150, a=figures(10))]
+    assert doubt(Judge(history(), MAX_STALENESS), answers, MAX_STALENESS).startswith("of 3 answers the judge finds 3 ")
+    with pytest.raises(AssertionError, match="0 stale"):
+        doubt(Judge(history(), 1000), answers, MAX_STALENESS)
+    with pytest.raises(AssertionError, match="of 0 answers"):
+        doubt(Judge(history(), MAX_STALENESS), [], MAX_STALENESS)
 
 
 def test_lost_answers_are_found_in_the_informers_log() -> None:
