@@ -43,14 +43,19 @@ def resource_of(gpu_class: Json) -> str:
     return name
 
 
+def devices(quantity: str) -> int:
+    """A plain integer as kube-apiserver writes it: whole thousands are so many k."""
+    return 1000 * int(quantity[:-1]) if quantity.endswith("k") else int(quantity)
+
+
 def requests(pods: Iterable[Json], resource: str) -> dict[str, int]:
     """Devices that bound Pods which have not ended ask for, by Node."""
     held: dict[str, int] = {}
     for pod in pods:
         node = pod["spec"].get("nodeName")
         if node and pod.get("status", {}).get("phase") not in TERMINAL:
-            asked = pod["spec"]["containers"][0].get("resources", {}).get("requests", {}).get(resource, 0)
-            held[node] = held.get(node, 0) + int(asked)
+            asked = pod["spec"]["containers"][0].get("resources", {}).get("requests", {}).get(resource, "0")
+            held[node] = held.get(node, 0) + devices(asked)
     return held
 
 
@@ -65,11 +70,11 @@ def true_figures(resource: str, nodes: Mapping[str, Json], held: Mapping[str, in
     capacity = allocatable = requested = overcommitted = free = largest = 0
     for name, node in nodes.items():
         status = node["status"]
-        capacity += int(status["capacity"].get(resource, 0))
+        capacity += devices(status["capacity"].get(resource, "0"))
         is_ready = any(each["type"] == "Ready" and each["status"] == "True" for each in status.get("conditions", []))
         if not is_ready or node["spec"].get("unschedulable"):
             continue
-        has, uses = int(status["allocatable"].get(resource, 0)), held.get(name, 0)
+        has, uses = devices(status["allocatable"].get(resource, "0")), held.get(name, 0)
         allocatable += has
         requested += uses
         overcommitted += max(0, uses - has)

@@ -9,7 +9,7 @@ from apiserver.gpu.classes import parse_class
 from apiserver.gpu.nodes import Node
 from tests.cluster.client import Json
 from tests.cluster.workload import node, pod
-from tests.faults.figures import Figures, requests, true_figures
+from tests.faults.figures import Figures, devices, requests, true_figures
 from tests.faults.history import History, Version, Written, merge
 from tests.faults.judging import Judge, Told, Verdict, doubt
 from tests.faults.writing import gpu_class
@@ -161,3 +161,8 @@ def _node(chance: random.Random, name: str) -> Json:
         allocatable={CARD: chance.randrange(capacity + 1)},
         unschedulable=chance.random() < 0.2,
     )
+
+
+def test_thousands() -> None:
+    """kube-apiserver rewrites the quantities it is given."""
+    assert [devices("0"), devices("999"), devices("1k"), devices("2k")] == [0, 999, 1000, 2000]
