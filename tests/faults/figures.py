@@ -43,6 +43,12 @@ def resource_of(gpu_class: Json) -> str:
     return name
 
 
+def whole(quantity: object) -> int:
+    """A whole quantity below a million as kube-apiserver writes it, for which 1000 is "1k"."""
+    text = str(quantity)
+    return int(text.removesuffix("k")) * (1000 if text.endswith("k") else 1)
+
+
 def requests(pods: Iterable[Json], resource: str) -> dict[str, int]:
     """Devices that bound Pods which have not ended ask for, by Node."""
     held: dict[str, int] = {}
@@ -50,7 +56,7 @@ def requests(pods: Iterable[Json], resource: str) -> dict[str, int]:
         node = pod["spec"].get("nodeName")
         if node and pod.get("status", {}).get("phase") not in TERMINAL:
             asked = pod["spec"]["containers"][0].get("resources", {}).get("requests", {}).get(resource, 0)
-            held[node] = held.get(node, 0) + int(asked)
+            held[node] = held.get(node, 0) + whole(asked)
     return held
 
 
@@ -65,11 +71,11 @@ def true_figures(resource: str, nodes: Mapping[str, Json], held: Mapping[str, in
     capacity = allocatable = requested = overcommitted = free = largest = 0
     for name, node in nodes.items():
         status = node["status"]
-        capacity += int(status["capacity"].get(resource, 0))
+        capacity += whole(status["capacity"].get(resource, 0))
         is_ready = any(each["type"] == "Ready" and each["status"] == "True" for each in status.get("conditions", []))
         if not is_ready or node["spec"].get("unschedulable"):
             continue
-        has, uses = int(status["allocatable"].get(resource, 0)), held.get(name, 0)
+        has, uses = whole(status["allocatable"].get(resource, 0)), held.get(name, 0)
         allocatable += has
         requested += uses
         overcommitted += max(0, uses - has)

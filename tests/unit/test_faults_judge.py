@@ -114,11 +114,32 @@ def test_the_informers_word_about_an_end_goes_first() -> None:
     assert [(each.version, each.object is None) for each in merged] == [(7, False), (9, True)]
 
 
+def test_a_deletion_says_nothing_of_a_change_before_it_whose_answer_was_lost() -> None:
+    """The change has version 8 and the deletion after it version 9, but the writer only knew of 7 when it deleted."""
+    p = pod("p", node="n1")
+    written = [
+        Written("pods", "p", 7, 1, 2, p),
+        Written("pods", "p", 7.5, 20, 21, None),
+        Written("nodes", "n1", 10, 30, 31, stored(10)),
+    ]
+    merged = merge([line("update", "nodes", 8, stored(9)), line("delete", "pods", 9, p)], written, 0, 100)
+    assert [(each.version, each.came) for each in merged] == [(7, (1, 2)), (8, (1, 21)), (9, (20, 21)), (10, (30, 31))]
+    unseen = merge([line("update", "nodes", 8, stored(9))], written, 0, 100)
+    assert {each.version: each.came for each in unseen}[8] == (1, 31)
+
+
 def test_an_end_that_nobody_was_told() -> None:
     """An informer that finds an object gone at its next list, for a writer whose answer was lost."""
     p = pod("p", node="n1")
     merged = merge([line("lost", "pods", 7, p)], [Written("pods", "p", 7, 1, 2, p)], 0, 100)
     assert [(each.version, each.object is None) for each in merged] == [(7, False), (7.25, True)]
+
+
+def test_thousands() -> None:
+    """kube-apiserver writes 1000 as "1k", and the judge reads it."""
+    nodes = {"n1": node("n1", capacity={CARD: 2000}, allocatable={CARD: 1000})}
+    nodes["n1"]["status"] |= {"capacity": {CARD: "2k"}, "allocatable": {CARD: "1k"}}
+    assert true_figures(CARD, nodes, {"n1": 5}) == Figures(2000, 1000, 5, 0, 995, 1000, 995)
 
 
 def test_the_simple_calculation_agrees_with_the_model() -> None:
