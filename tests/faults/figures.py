@@ -43,9 +43,10 @@ def resource_of(gpu_class: Json) -> str:
     return name
 
 
-def devices(quantity: str) -> int:
-    """A plain integer as kube-apiserver writes it: whole thousands are so many k."""
-    return 1000 * int(quantity[:-1]) if quantity.endswith("k") else int(quantity)
+def whole(quantity: object) -> int:
+    """A whole quantity below a million as kube-apiserver writes it, for which 1000 is "1k"."""
+    text = str(quantity)
+    return int(text.removesuffix("k")) * (1000 if text.endswith("k") else 1)
 
 
 def requests(pods: Iterable[Json], resource: str) -> dict[str, int]:
@@ -54,8 +55,8 @@ def requests(pods: Iterable[Json], resource: str) -> dict[str, int]:
     for pod in pods:
         node = pod["spec"].get("nodeName")
         if node and pod.get("status", {}).get("phase") not in TERMINAL:
-            asked = pod["spec"]["containers"][0].get("resources", {}).get("requests", {}).get(resource, "0")
-            held[node] = held.get(node, 0) + devices(asked)
+            asked = pod["spec"]["containers"][0].get("resources", {}).get("requests", {}).get(resource, 0)
+            held[node] = held.get(node, 0) + whole(asked)
     return held
 
 
@@ -70,11 +71,11 @@ def true_figures(resource: str, nodes: Mapping[str, Json], held: Mapping[str, in
     capacity = allocatable = requested = overcommitted = free = largest = 0
     for name, node in nodes.items():
         status = node["status"]
-        capacity += devices(status["capacity"].get(resource, "0"))
+        capacity += whole(status["capacity"].get(resource, 0))
         is_ready = any(each["type"] == "Ready" and each["status"] == "True" for each in status.get("conditions", []))
         if not is_ready or node["spec"].get("unschedulable"):
             continue
-        has, uses = devices(status["allocatable"].get(resource, "0")), held.get(name, 0)
+        has, uses = whole(status["allocatable"].get(resource, 0)), held.get(name, 0)
         allocatable += has
         requested += uses
         overcommitted += max(0, uses - has)

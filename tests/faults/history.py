@@ -8,7 +8,7 @@ neighbours in that order.
 
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from tests.faults.figures import Figures, Json, requests, resource_of, true_figures
@@ -63,16 +63,20 @@ def merge(lines: Iterable[Json], written: Iterable[Written], began: float, ended
             lost.add((kind, name))
         else:
             found[kind, name, float(line["resourceVersion"])] = None if line["type"] in GONE else line["object"]
-    ended_names = {(kind, name) for (kind, name, _), obj in found.items() if obj is None}
+    ends = {(kind, name): version for (kind, name, version), obj in found.items() if obj is None}
+    exact = [
+        replace(note, version=ends.get((note.kind, note.name), note.version)) if note.object is None else note
+        for note in notes
+    ]
     for note in notes:
         # Names are never used twice, so the informer's word about an end, which has a version, goes before ours.
-        if note.object is None and (note.kind, note.name) in ended_names:
+        if note.object is None and (note.kind, note.name) in ends:
             continue
         found.setdefault((note.kind, note.name, note.version), note.object)
         if note.object is None:
             lost.discard((note.kind, note.name))
     found |= _unseen_ends(lost, found)
-    times = _Times(notes, began, ended)
+    times = _Times(exact, began, ended)
     ordered = sorted(found.items(), key=lambda each: each[0][2])
     return [Version(version, kind, name, obj, times.of(version)) for (kind, name, version), obj in ordered]
 
@@ -90,17 +94,22 @@ def _unseen_ends(
 
 
 class _Times:
-    """When versions came to be."""
+    """When versions came to be.
+
+    A deletion whose version nobody knows says nothing of its neighbours: a change whose answer was lost may have come
+    before it and have a later version than the one it was given.
+    """
 
     def __init__(self, notes: Sequence[Written], began: float, ended: float) -> None:
-        self._notes = notes
-        self._versions = [note.version for note in notes]
+        self._noted = {note.version: (note.asked, note.answered) for note in notes}
+        self._notes = sorted((each for each in notes if each.version % 1 == 0), key=lambda each: each.version)
+        self._versions = [note.version for note in self._notes]
         self._began, self._ended = began, ended
 
     def of(self, version: float) -> Span:
+        if version in self._noted:
+            return self._noted[version]
         index = bisect_left(self._versions, version)
-        if index < len(self._notes) and self._versions[index] == version:
-            return self._notes[index].asked, self._notes[index].answered
         before = self._notes[index - 1].asked if index else self._began
         after = self._notes[index].answered if index < len(self._notes) else self._ended
         return before, after

@@ -18,7 +18,7 @@ from tests.cluster.client import ApiError, Client, Json
 from tests.cluster.control_plane import ADMIN, ADMIN_GROUPS, ControlPlane
 from tests.cluster.waiting import wait_for
 from tests.cluster.workload import NODES, create_node, node, pod
-from tests.faults.figures import devices
+from tests.faults.figures import whole
 from tests.faults.history import Written
 
 STORED: Final = "/apis/cozystack.io/v1alpha1/gpuclasses"
@@ -152,7 +152,7 @@ class Writer:
             self._note("nodes", name, lambda: self._client.patch(path, cordon))
             return
         resource = self._chance.choice(RESOURCES[:3])
-        capacity = devices(known["status"]["capacity"][resource]) + self._chance.randrange(1, 9)
+        capacity = whole(known["status"]["capacity"][resource]) + self._chance.randrange(1, 9)
         allocatable = max(0, capacity - self._chance.randrange(200))
         status = {"capacity": {resource: str(capacity)}, "allocatable": {resource: str(allocatable)}}
         self._note("nodes", name, lambda: self._client.patch(f"{path}/status", {"status": status}))

@@ -9,7 +9,7 @@ from apiserver.gpu.classes import parse_class
 from apiserver.gpu.nodes import Node
 from tests.cluster.client import Json
 from tests.cluster.workload import node, pod
-from tests.faults.figures import Figures, devices, requests, true_figures
+from tests.faults.figures import Figures, requests, true_figures
 from tests.faults.history import History, Version, Written, merge
 from tests.faults.judging import Judge, Told, Verdict, doubt
 from tests.faults.writing import gpu_class
@@ -114,11 +114,32 @@ def test_the_informers_word_about_an_end_goes_first() -> None:
     assert [(each.version, each.object is None) for each in merged] == [(7, False), (9, True)]
 
 
+def test_a_deletion_says_nothing_of_a_change_before_it_whose_answer_was_lost() -> None:
+    """The change has version 8 and the deletion after it version 9, but the writer only knew of 7 when it deleted."""
+    p = pod("p", node="n1")
+    written = [
+        Written("pods", "p", 7, 1, 2, p),
+        Written("pods", "p", 7.5, 20, 21, None),
+        Written("nodes", "n1", 10, 30, 31, stored(10)),
+    ]
+    merged = merge([line("update", "nodes", 8, stored(9)), line("delete", "pods", 9, p)], written, 0, 100)
+    assert [(each.version, each.came) for each in merged] == [(7, (1, 2)), (8, (1, 21)), (9, (20, 21)), (10, (30, 31))]
+    unseen = merge([line("update", "nodes", 8, stored(9))], written, 0, 100)
+    assert {each.version: each.came for each in unseen}[8] == (1, 31)
+
+
 def test_an_end_that_nobody_was_told() -> None:
     """An informer that finds an object gone at its next list, for a writer whose answer was lost."""
     p = pod("p", node="n1")
     merged = merge([line("lost", "pods", 7, p)], [Written("pods", "p", 7, 1, 2, p)], 0, 100)
     assert [(each.version, each.object is None) for each in merged] == [(7, False), (7.25, True)]
+
+
+def test_thousands() -> None:
+    """kube-apiserver writes 1000 as "1k", and the judge reads it."""
+    nodes = {"n1": node("n1", capacity={CARD: 2000}, allocatable={CARD: 1000})}
+    nodes["n1"]["status"] |= {"capacity": {CARD: "2k"}, "allocatable": {CARD: "1k"}}
+    assert true_figures(CARD, nodes, {"n1": 5}) == Figures(2000, 1000, 5, 0, 995, 1000, 995)
 
 
 def test_the_simple_calculation_agrees_with_the_model() -> None:
@@ -161,8 +182,3 @@ def _node(chance: random.Random, name: str) -> Json:
         allocatable={CARD: chance.randrange(capacity + 1)},
         unschedulable=chance.random() < 0.2,
     )
-
-
-def test_thousands() -> None:
-    """kube-apiserver rewrites the quantities it is given."""
-    assert [devices("0"), devices("999"), devices("1k"), devices("2k")] == [0, 999, 1000, 2000]
