@@ -13,7 +13,7 @@ from typing import Final
 from tests.faults.figures import Figures, true_figures
 from tests.faults.history import History, Span
 
-SAMPLES: Final = 200
+SAMPLES: Final = 20
 
 
 class Verdict(Enum):
