@@ -464,8 +464,13 @@ def test_kubectl(control_plane: ControlPlane) -> None:
     assert {RED, BLUE} <= {line.split()[0] for line in across.splitlines()}
     refused = control_plane.kubectl("get", "gpuoffers", "-A", user=RED, check=False)
     assert "Forbidden" in refused.stderr
-    explained = control_plane.kubectl("explain", "gpuoffers.budget.class.remaining", user=RED).stdout
-    assert "never less than 0" in explained
+
+    def explained() -> bool:
+        """kube-apiserver asks for our documents once a minute, so they may not be there yet."""
+        done = control_plane.kubectl("explain", "gpuoffers.budget.class.remaining", user=RED, check=False)
+        return "never less than 0" in done.stdout
+
+    wait_for(explained, "what kubectl explains", timeout_seconds=90)
     waiting = ("wait", "gpuoffer/l40s", "-n", RED, "--for=jsonpath={.orderable}=5", "--timeout=10s")
     assert "condition met" in control_plane.kubectl(*waiting, user=RED).stdout
 
