@@ -212,7 +212,7 @@ def test_the_other_tenant_knows_at_once(api: Client, control_plane: ControlPlane
 
 def seen_over_http(control_plane: ControlPlane, api: Client, user: str, accept: str) -> list[Json]:
     """Every object that a chunked watch tells a tenant while both namespaces change."""
-    with watch(control_plane, user, offers(user, "?watch=1&timeoutSeconds=3"), accept) as events:
+    with watch(control_plane, user, offers(user, "?watch=1&timeoutSeconds=10"), accept) as events:
         first = next(events)
         change_everything(api)
         return [first, *events]
@@ -223,7 +223,7 @@ async def seen_over_websocket(control_plane: ControlPlane, api: Client, user: st
     pair = certificate(control_plane, user)
     context = aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=pair_context(control_plane, pair)))
     async with context as session:
-        address = f"{control_plane.url}{offers(user, '?watch=1&timeoutSeconds=3')}"
+        address = f"{control_plane.url}{offers(user, '?watch=1&timeoutSeconds=10')}"
         async with session.ws_connect(address, timeout=aiohttp.ClientWSTimeout(ws_receive=30)) as socket:
             found = [json.loads((await socket.receive()).data)]
             await asyncio.to_thread(change_everything, api)
