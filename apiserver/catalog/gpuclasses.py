@@ -9,7 +9,7 @@ from apiserver.gpu.classes import GPUClass
 from apiserver.gpu.offers import ClassReason
 from apiserver.gpu.quantity import MAX_VALUE
 from apiserver.serving.selectors import FieldGetter
-from apiserver.serving.tables import Column, Layout, Object, age
+from apiserver.serving.tables import Column, Layout, Object, age_cell, name_cell
 
 GROUP: Final = "catalog.cozystack.io"
 VERSION: Final = "v1alpha1"
@@ -67,14 +67,6 @@ def max_per_instance(gpu_class: GPUClass, max_free_per_node: int) -> int:
     return min(max_free_per_node, gpu_class.max_count)
 
 
-def _name(item: Object, _: datetime) -> str:
-    return str(item["metadata"]["name"])
-
-
-def _age(item: Object, now: datetime) -> str:
-    return age(item["metadata"].get("creationTimestamp"), now)
-
-
 def _status(name: str, key: str, description: str, type_: str = "integer") -> Column:
     return Column(name, lambda item, _: item["status"][key], description, type=type_)
 
@@ -97,14 +89,14 @@ FIELDS: Final[Mapping[str, FieldGetter]] = {
 
 LAYOUT: Final = Layout(
     columns=(
-        Column("Name", _name, "Name of the class.", format="name"),
+        Column("Name", name_cell, "Name of the class.", format="name"),
         _status("Free", "free", "Devices free now on eligible nodes."),
         _status("Max", "maxPerInstance", "The most devices one instance can get now."),
         _status("Requested", "requested", "Devices held by pods on eligible nodes."),
         _status("Allocatable", "allocatable", "Devices the eligible nodes offer."),
         _status("Offered", "offered", "Whether the class can be ordered.", "boolean"),
         _status("Reason", "reason", "Why the class is offered or not.", "string"),
-        Column("Age", _age, "Time since the class was created."),
+        Column("Age", age_cell, "Time since the class was created."),
         _spec("Vendor", "vendor", "Maker of the card."),
         _spec("Model", "model", "Model of the card."),
         _spec("Mode", "mode", "passthrough or vgpu."),

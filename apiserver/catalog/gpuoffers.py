@@ -16,7 +16,7 @@ from apiserver.gpu.quota import Budget
 from apiserver.gpu.tenants import Tenant, TenantRules
 from apiserver.serving.namespaced import NamespacedStores, Turn
 from apiserver.serving.selectors import FieldGetter
-from apiserver.serving.tables import Column, Layout, Object, age
+from apiserver.serving.tables import Column, Layout, Object, age_cell, name_cell
 from apiserver.serving.versions import VersionSource
 
 KIND: Final = "GPUOffer"
@@ -190,14 +190,6 @@ def _turns(
 # How they are printed and selected.
 
 
-def _name(item: Object, _: datetime) -> str:
-    return str(item["metadata"]["name"])
-
-
-def _age(item: Object, now: datetime) -> str:
-    return age(item["metadata"].get("creationTimestamp"), now)
-
-
 def _orderable(item: Object, _: datetime) -> str:
     return str(item.get("orderable", UNKNOWN))
 
@@ -228,13 +220,13 @@ FIELDS: Final[Mapping[str, FieldGetter]] = {
 
 LAYOUT: Final = Layout(
     columns=(
-        Column("Name", _name, "Name of the class.", format="name"),
+        Column("Name", name_cell, "Name of the class.", format="name"),
         Column("Orderable", _orderable, "Devices that can be ordered now, or <unknown>."),
         _cell("Max", "maxPerInstance", "The most devices one instance can get now.", "integer"),
         Column("Budget-Left", _budget_left, "Devices left of the budget, <unknown>, or unlimited without one."),
         _cell("Entitled", "entitled", "Whether the namespace has the right to order the class.", "boolean"),
         _cell("Reason", "reason", "Why the class can be ordered or not.", "string"),
-        Column("Age", _age, "Time since there has been such an offer."),
+        Column("Age", age_cell, "Time since there has been such an offer."),
         _term("Vendor", "vendor", "Maker of the card."),
         _term("Model", "model", "Model of the card."),
         _term("Mode", "mode", "passthrough or vgpu."),

@@ -7,7 +7,6 @@ from apiserver.catalog.schema import (
     BOOLEAN,
     INT64,
     KIND,
-    LIST_META,
     MAX_COUNT,
     MEMORY,
     MODE,
@@ -18,10 +17,10 @@ from apiserver.catalog.schema import (
     VENDOR,
     Collection,
     Field,
-    ListOf,
     MapOf,
     Object,
     Scalar,
+    list_kind,
 )
 from apiserver.gpu.orders import OrderReason
 from apiserver.gpu.quota import TOTAL, budget_key
@@ -153,17 +152,7 @@ GPU_OFFER: Final = Object(
     is_kind=True,
 )
 
-GPU_OFFER_LIST: Final = Object(
-    "GPUOfferList",
-    "A list of offers.",
-    (
-        API_VERSION,
-        KIND,
-        Field("metadata", LIST_META, "Version of the list, and where to go on reading."),
-        Field("items", ListOf(GPU_OFFER), "The offers, by namespace and name.", required=True),
-    ),
-    is_kind=True,
-)
+GPU_OFFER_LIST: Final = list_kind(GPU_OFFER, "A list of offers.", "The offers, by namespace and name.")
 
 GPU_OFFERS: Final = Collection(
     plural="gpuoffers",

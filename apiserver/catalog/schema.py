@@ -176,6 +176,27 @@ KIND: Final = Field("kind", STRING, "Kind of this answer.")
 METADATA: Final = Field("metadata", OBJECT_META, "Name, identity, version, times, labels and annotations.")
 
 
+def list_kind(kind: Object, description: str, items: str) -> Object:
+    """The kind of a list.
+
+    Args:
+        kind: of its objects.
+        description: of the list.
+        items: what the objects are, and in which order.
+    """
+    return Object(
+        f"{kind.name}List",
+        description,
+        (
+            API_VERSION,
+            KIND,
+            Field("metadata", LIST_META, "Version of the list, and where to go on reading."),
+            Field("items", ListOf(kind), items, required=True),
+        ),
+        is_kind=True,
+    )
+
+
 # The stored spec in its normal form. None of its fields is required: a stored object may be older than today's rules,
 # and is then served as it is, with the reason Invalid.
 
@@ -374,17 +395,7 @@ GPU_CLASS: Final = Object(
     is_kind=True,
 )
 
-GPU_CLASS_LIST: Final = Object(
-    "GPUClassList",
-    "A list of GPU classes.",
-    (
-        API_VERSION,
-        KIND,
-        Field("metadata", LIST_META, "Version of the list, and where to go on reading."),
-        Field("items", ListOf(GPU_CLASS), "The classes, by name.", required=True),
-    ),
-    is_kind=True,
-)
+GPU_CLASS_LIST: Final = list_kind(GPU_CLASS, "A list of GPU classes.", "The classes, by name.")
 
 
 # One class in full.

@@ -224,16 +224,6 @@ def websocket_token(headers: Headers) -> str | None:
     return token or None
 
 
-# --- Certificates -----------------------------------------------------------------------------------------------------
-
-
-@lru_cache(maxsize=1024)
-def _user_of(certificate: x509.Certificate) -> User | None:
-    """Return the user of a verified certificate; a connection brings the same one with each of its requests."""
-    user = user_of(certificate)
-    return None if user is None else with_authenticated_group(user)
-
-
 # --- The authenticator ------------------------------------------------------------------------------------------------
 
 
@@ -365,7 +355,7 @@ class Authenticator:
         if peer is None or trusted is None:
             return None
         try:
-            user = _user_of(trusted.verify(peer.certificate, peer.intermediates, at=self._now()))
+            user = user_of(trusted.verify(peer.certificate, peer.intermediates, at=self._now()))
         except CertificateError as error:
             raise Unauthenticated(f"as a client: {error}") from error
         if user is not None and is_foreign_page(headers, "https"):

@@ -27,8 +27,6 @@ class ListOptions:
     """The options of one list or watch.
 
     Attributes:
-        label_selector: as it was sent.
-        field_selector: as it was sent.
         limit: objects on a page; 0 for all.
         continue_token: where the page before ended; "" for the first.
         resource_version: the version asked for, or None for the most recent ("" and, where any will do, 0).
@@ -39,8 +37,6 @@ class ListOptions:
         timeout_seconds: how long a watch lasts; 0 for the server's choice.
     """
 
-    label_selector: str = ""
-    field_selector: str = ""
     limit: int = 0
     continue_token: str = ""
     resource_version: int | None = None
@@ -70,8 +66,6 @@ def read_options(query: Mapping[str, str], *, watch: bool) -> ListOptions:
     asked_for_initial = is_true_like(query["sendInitialEvents"]) if "sendInitialEvents" in query else None
     bookmarks = is_true_like(query.get("allowWatchBookmarks", "false"))
     return ListOptions(
-        label_selector=query.get("labelSelector", ""),
-        field_selector=query.get("fieldSelector", ""),
         limit=max(0, limit),
         continue_token=query.get("continue", ""),
         resource_version=version,

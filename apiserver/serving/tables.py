@@ -122,6 +122,16 @@ def partial(item: Object, version: str) -> dict[str, Any]:
     return {"kind": "PartialObjectMetadata", "apiVersion": f"{META_GROUP}/{version}", "metadata": item["metadata"]}
 
 
+def name_cell(item: Object, _: datetime) -> str:
+    """The name of an object, as the first column has it."""
+    return str(item["metadata"]["name"])
+
+
+def age_cell(item: Object, now: datetime) -> str:
+    """The age of an object, as the last column has it."""
+    return age(item["metadata"].get("creationTimestamp"), now)
+
+
 def age(created: str | None, now: datetime) -> str:
     """How long ago, as kubectl says it; <unknown> without a time."""
     if not created:
