@@ -7,8 +7,9 @@ from typing import Final
 
 from tests.bench.churn import churning
 from tests.bench.rows import Row, alternating
-from tests.bench.stage import BARE, LIST, ONE, PAGE, SAMPLE, SAMPLE_LIST, SAMPLE_ONE, STORED, Stage
+from tests.bench.stage import BARE, LIST, ONE, PAGE, SAMPLE, SAMPLE_LIST, SAMPLE_ONE, Stage
 from tests.cluster.catalog import API
+from tests.cluster.workload import STORED
 
 UNIT: Final = "/s"
 SAMPLE_NAME: Final = "sample-apiserver"

@@ -18,11 +18,10 @@ from tests.cluster.control_plane import ADMIN, ADMIN_GROUPS, ControlPlane
 from tests.cluster.pki import CertificateAuthority
 from tests.cluster.processes import Process, free_ports
 from tests.cluster.waiting import wait_for
-from tests.cluster.workload import create_node, node
+from tests.cluster.workload import STORED, create_node, node
 
 CLASSES: Final = 100
 NODES_OF_FIRST: Final = 50
-STORED: Final = "/apis/cozystack.io/v1alpha1/gpuclasses"
 LIST: Final = "gpuclasses"
 ONE: Final = "gpuclasses/class-000"
 PAGE: Final = "gpuclasses/class-000/catalog"

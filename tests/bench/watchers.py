@@ -8,8 +8,9 @@ from typing import Final
 from tests.bench.freshness import half_load
 from tests.bench.loads import LoadError, result
 from tests.bench.rows import Row
-from tests.bench.stage import LIST, STORED, Stage
+from tests.bench.stage import LIST, Stage
 from tests.cluster.client import Client
+from tests.cluster.workload import STORED
 
 DELAY: Final = "1,000 watchers told of 10 changes/s, p99"
 MEMORY: Final = "memory of one watcher"

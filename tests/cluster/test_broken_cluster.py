@@ -11,9 +11,8 @@ from tests.cluster.binaries import Binaries
 from tests.cluster.catalog import API, API_SERVICE, NAME, CatalogServer
 from tests.cluster.client import Client, NotFoundError
 from tests.cluster.control_plane import ControlPlane
-from tests.cluster.test_catalog import DEVICE, STORED, gpu_class
 from tests.cluster.waiting import wait_for
-from tests.cluster.workload import create_node, node
+from tests.cluster.workload import DEVICE, STORED, create_node, gpu_class, node
 
 CRD = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/gpuclasses.cozystack.io"
 ROLE = f"/apis/rbac.authorization.k8s.io/v1/clusterroles/{NAME}"

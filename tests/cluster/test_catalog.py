@@ -16,28 +16,25 @@ from tests.cluster.catalog import CatalogServer
 from tests.cluster.client import Client, Json
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.waiting import wait_for
-from tests.cluster.workload import NODES, bind, create_node, create_pod, node, pod, pod_path, set_phase
+from tests.cluster.workload import (
+    DEVICE,
+    NODES,
+    STORED,
+    bind,
+    create_node,
+    create_pod,
+    gpu_class,
+    node,
+    pod,
+    pod_path,
+    set_phase,
+)
 
-DEVICE = "nvidia.com/AD102GL_L40S"
 BASE = "/apis/catalog.cozystack.io/v1alpha1"
-STORED = "/apis/cozystack.io/v1alpha1/gpuclasses"
 KIND = "gpuclasses.catalog.cozystack.io"
 READER = "gpuclass-catalog-reader"
 BINDINGS = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
 BODY_OF_403 = 'cannot {verb} resource "{resource}" in API group "catalog.cozystack.io" at the cluster scope'
-
-
-def gpu_class(name: str, resource: str = DEVICE, **spec: object) -> Json:
-    """A stored passthrough class."""
-    fields = {
-        "vendor": "NVIDIA",
-        "model": "L40S",
-        "mode": "passthrough",
-        "memory": "48Gi",
-        "source": {"devicePlugin": {"resourceName": resource}},
-        **spec,
-    }
-    return {"apiVersion": "cozystack.io/v1alpha1", "kind": "GPUClass", "metadata": {"name": name}, "spec": fields}
 
 
 def read(control_plane: ControlPlane, path: str) -> Json:

@@ -5,9 +5,9 @@ import pytest
 from tests.cluster.catalog import CatalogServer
 from tests.cluster.client import Client, Json
 from tests.cluster.control_plane import ControlPlane
-from tests.cluster.test_catalog import BASE, DEVICE, KIND, STORED, gpu_class, read
+from tests.cluster.test_catalog import BASE, KIND, read
 from tests.cluster.waiting import wait_for
-from tests.cluster.workload import create_node, create_pod, node, pod, pod_path, set_phase
+from tests.cluster.workload import DEVICE, STORED, create_node, create_pod, gpu_class, node, pod, pod_path, set_phase
 
 FIT = f"{BASE}/gpuclasses/fitted/fit"
 ASKED = "devices=1&cpu=2&memory=4Gi"

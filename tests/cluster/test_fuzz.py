@@ -10,8 +10,9 @@ from tests.cluster.catalog import API, CatalogServer
 from tests.cluster.client import Client
 from tests.cluster.control_plane import ADMIN, ADMIN_GROUPS, ControlPlane
 from tests.cluster.pki import KeyPair
-from tests.cluster.test_catalog import BINDINGS, STORED, gpu_class
+from tests.cluster.test_catalog import BINDINGS
 from tests.cluster.waiting import wait_for
+from tests.cluster.workload import STORED, gpu_class
 from tests.fuzz import Target, run
 from tests.fuzz.requests import HEADERS, TRICKS, request
 from tests.fuzz.running import exchange

@@ -8,9 +8,10 @@ import pytest
 from tests.cluster.catalog import API, NAME, SERVICE_ACCOUNT, SERVICE_ACCOUNT_GROUPS, CatalogServer
 from tests.cluster.client import Client, Json
 from tests.cluster.control_plane import ControlPlane
-from tests.cluster.test_catalog import BINDINGS, STORED, gpu_class
+from tests.cluster.test_catalog import BINDINGS
 from tests.cluster.test_optional_kinds import CRD, CRDS, KUBEVIRTS
 from tests.cluster.waiting import wait_for
+from tests.cluster.workload import STORED, gpu_class
 
 REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 ROLE = f"/apis/rbac.authorization.k8s.io/v1/clusterroles/{NAME}"

@@ -5,8 +5,9 @@ import json
 from tests.cluster.catalog import CatalogServer
 from tests.cluster.client import Client, Json
 from tests.cluster.control_plane import ControlPlane
-from tests.cluster.test_catalog import BASE, KIND, STORED, gpu_class
+from tests.cluster.test_catalog import BASE, KIND
 from tests.cluster.waiting import wait_for
+from tests.cluster.workload import STORED, gpu_class
 
 MEMORY = 24 * 2**30
 CLASSES = f"{BASE}/gpuclasses"

@@ -25,12 +25,22 @@ from tests.cluster.client import ApiError, Client, Json
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.pki import KeyPair
 from tests.cluster.streams import watching
-from tests.cluster.test_catalog import BASE, STORED, fetch, gpu_class, served_locally
+from tests.cluster.test_catalog import BASE, fetch, served_locally
 from tests.cluster.waiting import wait_for
-from tests.cluster.workload import NAMESPACES, create_node, create_pod, ensure_namespace, node, pod, pod_path
+from tests.cluster.workload import (
+    DEVICE,
+    NAMESPACES,
+    STORED,
+    create_node,
+    create_pod,
+    ensure_namespace,
+    gpu_class,
+    node,
+    pod,
+    pod_path,
+)
 
 GROUP = "catalog.cozystack.io"
-DEVICE = "nvidia.com/AD102GL_L40S"
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 TENANT_ROLE = "gpuclass-catalog-tenant"

@@ -8,9 +8,9 @@ import pytest
 from tests.cluster.catalog import CatalogServer
 from tests.cluster.client import Client, Json
 from tests.cluster.control_plane import ControlPlane
-from tests.cluster.test_catalog import BASE, DEVICE, STORED, fetch, gpu_class, read, served_locally
+from tests.cluster.test_catalog import BASE, fetch, read, served_locally
 from tests.cluster.waiting import wait_for
-from tests.cluster.workload import create_node, node
+from tests.cluster.workload import DEVICE, STORED, create_node, gpu_class, node
 
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 KUBEVIRTS = "/apis/kubevirt.io/v1/namespaces/default/kubevirts"

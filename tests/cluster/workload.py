@@ -1,14 +1,29 @@
-"""Nodes and Pods: building them, and bringing them onto a cluster as if kubelets had."""
+"""Classes, Nodes and Pods: building them, and bringing Nodes and Pods onto a cluster as if kubelets had."""
 
 from collections.abc import Iterable, Mapping
 
 from tests.cluster.client import Client, Json, NotFoundError
 from tests.cluster.waiting import wait_for
 
+STORED = "/apis/cozystack.io/v1alpha1/gpuclasses"
+DEVICE = "nvidia.com/AD102GL_L40S"
 NODES = "/api/v1/nodes"
 NAMESPACES = "/api/v1/namespaces"
 ROOM = {"cpu": "64", "memory": "256Gi", "pods": "110"}
 IMAGE = "registry.invalid/none"
+
+
+def gpu_class(name: str, resource: str = DEVICE, **spec: object) -> Json:
+    """A stored class: a passthrough one, unless its spec says otherwise."""
+    fields = {
+        "vendor": "NVIDIA",
+        "model": "L40S",
+        "mode": "passthrough",
+        "memory": "48Gi",
+        "source": {"devicePlugin": {"resourceName": resource}},
+        **spec,
+    }
+    return {"apiVersion": "cozystack.io/v1alpha1", "kind": "GPUClass", "metadata": {"name": name}, "spec": fields}
 
 
 def node(

@@ -15,10 +15,11 @@ from tests.cluster.binaries import Module, find_program
 from tests.cluster.catalog import API
 from tests.cluster.client import Json
 from tests.cluster.waiting import wait_for
+from tests.cluster.workload import STORED
 from tests.conformance.checks import Check, require, require_equal
 from tests.conformance.follower import PROCESS_TAG
 from tests.conformance.replicas import start_late, with_clocks
-from tests.conformance.stage import CLASSES, FREE, STORED, Stage
+from tests.conformance.stage import CLASSES, FREE, Stage
 
 MODULE: Final = Module("informer", Path(__file__).parent)
 WATCH_SECONDS: Final = 3

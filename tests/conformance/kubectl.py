@@ -15,9 +15,10 @@ from tests.cluster.catalog import API
 from tests.cluster.client import Json
 from tests.cluster.processes import Process
 from tests.cluster.waiting import wait_for
+from tests.cluster.workload import STORED
 from tests.conformance.checks import Check, SkippedError, require, require_contains, require_equal
 from tests.conformance.follower import without_version
-from tests.conformance.stage import CLASSES, FREE, GROUP, RESOURCE, STORED, VERSION, Stage
+from tests.conformance.stage import CLASSES, FREE, GROUP, RESOURCE, VERSION, Stage
 
 TIMEOUT_SECONDS: Final = 60
 OPENAPI_SECONDS: Final = 100

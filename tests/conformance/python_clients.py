@@ -12,8 +12,9 @@ from kubernetes_asyncio import client, config, dynamic, watch
 
 from tests.cluster.binaries import Module
 from tests.cluster.control_plane import ADMIN, ADMIN_GROUPS
+from tests.cluster.workload import STORED, gpu_class
 from tests.conformance.checks import Check, SkippedError, require_equal
-from tests.conformance.stage import FREE, GROUP, PLURAL, STORED, VERSION, Stage, gpu_class
+from tests.conformance.stage import FREE, GROUP, PLURAL, VERSION, Stage
 
 OFFICIAL: Final = "kubernetes==37.0.2"
 OFFICIAL_SCRIPT: Final = Path(__file__).with_name("official_client.py")

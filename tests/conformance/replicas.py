@@ -15,10 +15,10 @@ from tests.cluster.client import Client, NotFoundError
 from tests.cluster.clocks import program
 from tests.cluster.control_plane import ADMIN, ADMIN_GROUPS
 from tests.cluster.waiting import wait_for
-from tests.cluster.workload import create_pod, pod, pod_path
+from tests.cluster.workload import STORED, create_pod, gpu_class, pod, pod_path
 from tests.conformance.checks import Check, require, require_equal
 from tests.conformance.follower import Follower, Server, without_version
-from tests.conformance.stage import CARD, CLASSES, SETTLE_SECONDS, STORED, Stage, gpu_class
+from tests.conformance.stage import CARD, CLASSES, SETTLE_SECONDS, Stage
 
 CHURN_STEPS: Final = 60
 CHURN_PAUSE_SECONDS: Final = 0.05

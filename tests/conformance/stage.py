@@ -15,7 +15,7 @@ from tests.cluster.client import Client, Json, NotFoundError
 from tests.cluster.control_plane import ADMIN, ADMIN_GROUPS, ControlPlane
 from tests.cluster.network import LOOPBACK, Network, NetworkUnavailableError
 from tests.cluster.waiting import wait_for
-from tests.cluster.workload import create_node, create_pod, node, pod, pod_path
+from tests.cluster.workload import STORED, create_node, create_pod, gpu_class, node, pod, pod_path
 from tests.conformance.splitter import Splitter
 
 GROUP: Final = "catalog.cozystack.io"
@@ -23,7 +23,6 @@ VERSION: Final = "v1alpha1"
 PLURAL: Final = "gpuclasses"
 CLASSES: Final = f"{API}/{PLURAL}"
 RESOURCE: Final = f"{PLURAL}.{GROUP}"
-STORED: Final = "/apis/cozystack.io/v1alpha1/gpuclasses"
 CARD: Final = "nvidia.com/AD102GL_L40S"
 VGPU: Final = "nvidia.com/NVIDIA_L40S-24C"
 FREE: Final = {"l40s": 8, "l40s-24c": 2, "mi300x": 0}
@@ -116,19 +115,6 @@ class Stage:
         for replica in self.replicas:
             with replica.client() as client:
                 wait_for(functools.partial(_matches, client, name, matches), what)
-
-
-def gpu_class(name: str, resource: str, **spec: object) -> Json:
-    """A stored class."""
-    fields = {
-        "vendor": "NVIDIA",
-        "model": "L40S",
-        "mode": "passthrough",
-        "memory": "48Gi",
-        "source": {"devicePlugin": {"resourceName": resource}},
-        **spec,
-    }
-    return {"apiVersion": "cozystack.io/v1alpha1", "kind": "GPUClass", "metadata": {"name": name}, "spec": fields}
 
 
 @contextlib.contextmanager

@@ -10,8 +10,9 @@ from aiohttp import ClientSession, ClientWebSocketResponse, TCPConnector, WSMsgT
 
 from tests.cluster.client import Json
 from tests.cluster.control_plane import ADMIN, ADMIN_GROUPS
+from tests.cluster.workload import STORED
 from tests.conformance.checks import Check, require, require_equal
-from tests.conformance.stage import CLASSES, STORED, Stage
+from tests.conformance.stage import CLASSES, Stage
 
 FROM_BROWSER: Final = ("base64.binary.k8s.io",)
 FROM_MULTIPLEXER: Final = ()

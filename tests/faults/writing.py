@@ -17,11 +17,10 @@ from typing import Final, Self
 from tests.cluster.client import ApiError, Client, Json
 from tests.cluster.control_plane import ADMIN, ADMIN_GROUPS, ControlPlane
 from tests.cluster.waiting import wait_for
-from tests.cluster.workload import NODES, create_node, node, pod
+from tests.cluster.workload import NODES, STORED, create_node, gpu_class, node, pod
 from tests.faults.figures import whole
 from tests.faults.history import Written
 
-STORED: Final = "/apis/cozystack.io/v1alpha1/gpuclasses"
 PODS: Final = "/api/v1/namespaces/default/pods"
 PATHS: Final = {"nodes": NODES, "pods": PODS, "gpuclasses": STORED}
 RESOURCES: Final = tuple(f"vendor.example/card-{letter}" for letter in "abcd")
@@ -29,18 +28,6 @@ PAUSE_SECONDS: Final = 0.2
 TIMEOUT_SECONDS: Final = 5
 MOST_PODS: Final = 40
 NOT_ANSWERED: Final = (OSError, http.client.HTTPException, ApiError)
-
-
-def gpu_class(name: str, resource: str) -> Json:
-    """A stored class."""
-    spec = {
-        "vendor": "Vendor",
-        "model": "Card",
-        "mode": "passthrough",
-        "memory": "48Gi",
-        "source": {"devicePlugin": {"resourceName": resource}},
-    }
-    return {"apiVersion": "cozystack.io/v1alpha1", "kind": "GPUClass", "metadata": {"name": name}, "spec": spec}
 
 
 class Writer:

@@ -8,12 +8,11 @@ from apiserver.gpu.capacity import Tally, node_share
 from apiserver.gpu.classes import parse_class
 from apiserver.gpu.nodes import Node
 from tests.cluster.client import Json
-from tests.cluster.workload import node, pod
+from tests.cluster.workload import gpu_class, node, pod
 from tests.faults.figures import Figures, requests, true_figures
 from tests.faults.history import History, Version, Written, merge
 from tests.faults.judging import Judge, Told, Verdict, doubt
 from tests.faults.loading import Copy, Load
-from tests.faults.writing import gpu_class
 
 CARD = "vendor.example/card-a"
 MAX_STALENESS = 10
