@@ -161,9 +161,6 @@ class Authorizer:
     async def _verdict(self, attributes: Attributes) -> Verdict:
         if PRIVILEGED_GROUP in attributes.user.groups or self._is_open(attributes):
             return Verdict(Decision.ALLOW)
-        remembered = self._reviews.remembered(attributes)
-        if remembered is not None:
-            return remembered
         try:
             return await self._reviews.get(
                 attributes, lambda: self._review(attributes), remember=attributes.size < _REMEMBERED_BYTES

@@ -59,6 +59,7 @@ def respond_status(request: web.BaseRequest, error: StatusError) -> web.Response
 
 
 def _accepts_gzip(request: web.BaseRequest) -> bool:
+    """By the word alone, as objects are compressed upstream; for OpenAPI documents weights count too."""
     return "gzip" in (token.strip() for token in request.headers.get("Accept-Encoding", "").split(","))
 
 
