@@ -62,13 +62,10 @@ def _gpuclasses(
         taken = changes.take()
         for name in sorted(taken.names):
             report, departed = view.report(name), taken.departed.get(name)
-            if departed is not None and not store.holds(("", name)):
-                # It came and went between two looks. Somebody may have seen it at another replica, and has to be told.
-                store.put(("", name), gpuclasses.gpu_class_object(departed))
-            if report is None:
-                store.delete(("", name))
-            else:
+            if report is not None:
                 store.put(("", name), gpuclasses.gpu_class_object(report))
+            else:
+                store.end(("", name), None if departed is None else gpuclasses.gpu_class_object(departed))
 
     async def read_catalog(_: str, name: str, __: Parameters) -> dict[str, Any] | None:
         require_sync()

@@ -60,7 +60,8 @@ class Change:
         version: of the collection after it.
         type: ADDED, MODIFIED, DELETED or MARK.
         key: of the object; meaningless for MARK.
-        now: the object after it; for DELETED its last state with the version of the deletion. None for MARK.
+        now: the object after it; for DELETED its last state with the version of the deletion. None for MARK, and for
+            the DELETED of an object that came and went before anybody here was told of it.
         before: the object before it; None for ADDED and MARK.
     """
 

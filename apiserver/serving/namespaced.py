@@ -288,7 +288,7 @@ class NamespacedStores(Generic[N, R]):
     def _settle_one(self, store: ResourceStore, key: Key) -> None:
         namespace, name = self._namespaces.now.get(key[0]), self._names.now.get(key[1])
         if namespace is None or name is None:
-            store.delete(key)
+            store.end(key, self._last(key))
         else:
             store.put(key, self._make(namespace, name))
 
@@ -350,12 +350,16 @@ class NamespacedStores(Generic[N, R]):
         return sorted(found, key=lambda change: (change.version, change.key))
 
     def _deletion(self, key: Key) -> Change | None:
-        (namespace, left), (name, went) = self._namespaces.last(key[0]), self._names.last(key[1])
-        version = max(left, went)
-        if namespace is None or name is None or not version:
+        content, version = self._last(key), max(self._namespaces.last(key[0])[1], self._names.last(key[1])[1])
+        if content is None or not version:
             return None
-        last = at_version(key, self._make(namespace, name), version, lean=True)
+        last = at_version(key, content, version, lean=True)
         return Change(version, DELETED, key, last, last)
+
+    def _last(self, key: Key) -> Mapping[str, Any] | None:
+        """What is known of an object that is or lately was."""
+        (namespace, _), (name, _) = self._namespaces.last(key[0]), self._names.last(key[1])
+        return None if namespace is None or name is None else self._make(namespace, name)
 
 
 @dataclass(frozen=True, slots=True)

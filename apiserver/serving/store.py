@@ -11,7 +11,7 @@ from typing import Any, Final, Protocol
 
 import orjson
 
-from apiserver.serving.history import ADDED, DELETED, MODIFIED, Change, History, Key, Stored
+from apiserver.serving.history import ADDED, DELETED, MARK, MODIFIED, Change, History, Key, Stored
 from apiserver.serving.status import Expired, StatusError, TooLargeVersion
 from apiserver.serving.versions import VersionSource
 
@@ -145,9 +145,19 @@ class ResourceStore:
             last = self._at_version(key, old[1].object, self._advance())
             self._record(Change(self._version, DELETED, key, last, old[1]))
 
-    def holds(self, key: Key) -> bool:
-        """Whether it holds an object of that key, as far as it was told."""
-        return key in self._objects
+    def end(self, key: Key, last: Mapping[str, Any] | None) -> None:
+        """An object went that it may not hold: it may have come and gone between two looks.
+
+        Somebody may have seen it at another replica and has to be told of its end; to all others it never was.
+
+        Args:
+            key: of the object.
+            last: what it was, without resourceVersion; None if nobody can know.
+        """
+        if key in self._objects:
+            self.delete(key)
+        elif last is not None:
+            self._record(Change(self._advance(), DELETED, key, None, self._at_version(key, last, self._version)))
 
     def touch(self) -> None:
         """Something may have changed: bring those who watch up to date soon. Without watchers this costs nothing.
@@ -194,9 +204,11 @@ class ResourceStore:
             raise Expired("The resourceVersion for the provided list is too old.")
         objects = {key: stored for key, (_, stored) in self._objects.items()}
         for change in reversed(history.since(position)):
+            if change.now is None:  # nothing that was ever in a list
+                continue
             if change.before is not None:
                 objects[change.key] = change.before
-            elif change.now is not None:
+            else:
                 del objects[change.key]
         return Listing(str(version), [objects[key] for key in sorted(objects)])
 
@@ -297,7 +309,7 @@ class ResourceStore:
             if self._scope is not None:
                 self._history.keep = max(self._scope.keep, len(self._objects))
             self._history.record(change)
-            if change.now is not None:
+            if change.type != MARK:
                 self.wake()
 
 

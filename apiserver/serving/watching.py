@@ -8,12 +8,11 @@ import asyncio
 import math
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from apiserver.serving.history import ADDED, DELETED, MODIFIED, Change, ForgottenError, Key, Stored
+from apiserver.serving.history import ADDED, DELETED, MARK, MODIFIED, Change, ForgottenError, Key, Stored
 from apiserver.serving.options import ListOptions
 from apiserver.serving.pages import is_selected
 from apiserver.serving.selectors import Selection
@@ -85,25 +84,24 @@ class Watch:
         """
         async with self.store.watching():
             await self.store.wait_until_fresh(self.options.resource_version)
-            position, first = self._begin()
-            yield first
-            if position is not None:
-                async for batch in self._follow(position):
-                    yield batch
-
-    def _begin(self) -> tuple[int | None, Sequence[Event]]:
-        """Where in the history the watch begins, None if nowhere, and what comes before that."""
-        history, version = self.store.history, self.options.resource_version
-        if not self.options.send_initial_events and version is not None:
-            position = history.position(version)
-            if position is not None:
-                return position, ()
-            if not is_surely_later(version, than=self.store.horizon):
+            history, version = self.store.history, self.options.resource_version
+            first: Sequence[Event] = ()
+            position, is_taken_up = history.end, False
+            if version is None or self.options.send_initial_events:
+                first = self._initial()
+            elif (own := history.position(version)) is not None:
+                position = own
+            elif is_surely_later(version, than=self.store.horizon):
+                first, is_taken_up = [*self._initial(), *self._gone()], True
+            else:
                 message = f"too old resource version: {version} ({self.store.horizon})"
-                return None, [Event(ERROR, Expired(message).body())]
-        return history.end, self._initial()
+                yield [Event(ERROR, Expired(message).body())]
+                return
+            yield first
+            async for batch in self._follow(position, is_taken_up=is_taken_up):
+                yield batch
 
-    async def _follow(self, position: int) -> AsyncIterator[Sequence[Event]]:
+    async def _follow(self, position: int, *, is_taken_up: bool) -> AsyncIterator[Sequence[Event]]:
         ends = self.clock() + self.lasts
         bookmark_at = self._next_bookmark(ends)
         is_closing = False
@@ -119,7 +117,7 @@ class Watch:
                 return  # too slow for what is remembered, or no true answer at present: the client begins anew
             position += len(changes)
             told = fold(changes) if self.store.pause_seconds else changes
-            events = [event for change in told for event in self._told(change)]
+            events = [event for change in told for event in self._told(change, is_taken_up=is_taken_up)]
             if mark is not None:
                 events.append(self._bookmark(mark))
                 bookmark_at = self._next_bookmark(ends)
@@ -140,18 +138,16 @@ class Watch:
                     await self.closing.wait()
 
     def _initial(self) -> list[Event]:
-        """All objects as they are, every deletion that is remembered if a version is taken up, and the closing mark."""
-        store, options = self.store, self.options
-        listing = store.list()
+        """All objects as they are, and the closing mark if one is wanted."""
+        listing = self.store.list()
         events = [Event(ADDED, item) for item in listing.items if self._selects(item)]
-        if options.resource_version is not None and not options.send_initial_events:
-            events += self._gone({item.key for item in listing.items if self._selects(item)})
-        if options.marks_initial_events:
+        if self.options.marks_initial_events:
             events.append(self._bookmark(int(listing.version), {INITIAL_EVENTS_END: "true"}))
         return events
 
-    def _gone(self, present: AbstractSet[Key]) -> Iterator[Event]:
+    def _gone(self) -> Iterator[Event]:
         """A deletion of each object that was selected at any time that is remembered, and is not any more."""
+        present = {item.key for item in self.store.list().items if self._selects(item)}
         last = {
             change.key: (change.before, change.version)
             for change in self.store.remembered()
@@ -161,16 +157,13 @@ class Watch:
             if key not in present:
                 yield _last_state(known, version)
 
-    def _told(self, change: Change) -> Iterator[Event]:
-        """What of a change this watch is told."""
-        if change.now is None:
-            return
-        before = change.before is not None and self._selects(change.before)
-        now = change.type != DELETED and self._selects(change.now)
-        if now:
-            yield Event(MODIFIED if before else ADDED, change.now)
-        elif before and change.before is not None:
-            yield _last_state(change.before, change.version)
+    def _told(self, change: Change, *, is_taken_up: bool) -> Iterator[Event]:
+        """What of a change this watch is told; one taken up from elsewhere also of the end of what never was here."""
+        before = change.before if change.before is not None and self._selects(change.before) else None
+        if change.now is not None and change.type != DELETED and self._selects(change.now):
+            yield Event(ADDED if before is None else MODIFIED, change.now)
+        elif before is not None and (change.now is not None or is_taken_up):
+            yield _last_state(before, change.version)
 
     def _selects(self, item: Stored) -> bool:
         return is_selected(item, self.namespace, self.selection)
@@ -192,21 +185,24 @@ class Watch:
 def fold(changes: Iterable[Change]) -> list[Change]:
     """The same in fewer changes: one of each object, from before the first to after the last, in order of the last.
 
-    One that came and went is left out; one that was made again is another object.
+    One that came and went is only told to those who may have seen it elsewhere; one that was made again is another.
     """
     done, folded = list[Change](), dict[Key, Change]()
     for change in changes:
-        if change.now is None:
-            continue
         earlier = folded.pop(change.key, None)
         if earlier is not None and earlier.type == DELETED:
             done.append(earlier)
             earlier = None
-        before = change.before if earlier is None else earlier.before
-        if change.type == DELETED and before is None:
+        if change.type == MARK:
             continue
-        type_ = DELETED if change.type == DELETED else ADDED if before is None else MODIFIED
-        folded[change.key] = replace(change, type=type_, before=before)
+        if earlier is None:
+            folded[change.key] = change
+        elif change.type != DELETED:
+            folded[change.key] = replace(change, type=earlier.type, before=earlier.before)
+        elif earlier.type == ADDED:
+            folded[change.key] = replace(change, now=None)
+        else:
+            folded[change.key] = replace(change, before=earlier.before)
     return sorted([*done, *folded.values()], key=lambda change: change.version)
 
 

@@ -27,7 +27,6 @@ WATCH_PAUSE_SECONDS: Final = 0.5
 WATCH_SECONDS: Final = 60
 TIMEOUT_SECONDS: Final = 10
 CALL_SECONDS: Final = 60
-BREATH_SECONDS: Final = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,14 +71,12 @@ class Copy:
         state: figures by class.
         lists: how often it listed.
         watches: how many watches it began.
-        added: the last event about each class that was told as new.
     """
 
     server: str
     state: dict[str, Figures] = field(default_factory=dict)
     lists: int = 0
     watches: int = 0
-    added: dict[str, Told] = field(default_factory=dict)
 
 
 class Load:
@@ -89,13 +86,10 @@ class Load:
         told: every answer with figures and every event.
         refused: every other answer of a read.
         copies: one for each watcher.
-        passed: identities of those events that were about a class as new and, in the same breath, about its end: what
-            came and went is told as kube-apiserver does, and not as what is.
     """
 
     def __init__(self) -> None:
         self.told: list[Told] = []
-        self.passed: set[int] = set()
         self.refused: list[Refused] = []
         self.copies: list[Copy] = []
         self._loop = asyncio.new_event_loop()
@@ -193,15 +187,10 @@ class Load:
         name, version = item["metadata"].get("name", ""), item["metadata"]["resourceVersion"]
         if kind == "DELETED":
             copy.state.pop(name, None)
-            added = copy.added.pop(name, None)
-            if added is not None and time.time() - added.answered < BREATH_SECONDS:
-                self.passed.add(id(added))
         elif kind != "BOOKMARK":
             now, figures = time.time(), told(item)
             copy.state[name] = figures
             self.told.append(Told("watcher", copy.server, now, now, self._same({name: figures}), is_list=False))
-            if kind == "ADDED":
-                copy.added[name] = self.told[-1]
         return str(version)
 
 

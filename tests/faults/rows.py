@@ -73,7 +73,6 @@ class Row:
     stale: int = 0
     mixed: int = 0
     judged: int = 0
-    passed: int = 0
     lost: Counter[str] = field(default_factory=Counter)
 
 
@@ -106,9 +105,6 @@ def judge_rows(rows: Sequence[Row], stage: Stage, judge: Judge) -> list[str]:
             verdicts[key] = judge.verdict(told)
         verdict = verdicts[key]
         row.judged += 1
-        if verdict is Verdict.STALE and id(told) in stage.load.passed:
-            row.passed += 1
-            continue
         row.mixed += verdict is Verdict.MIXED
         row.stale += verdict is Verdict.STALE
         row.wrong += verdict is Verdict.WRONG
@@ -136,10 +132,6 @@ def table(rows: Sequence[Row]) -> str:
     for row in rows:
         for name, facts in (("seen", row.noted.facts), ("FAILED", row.problems)):
             text += [f"{row.fault.name}: {name}: {fact}" for fact in facts]
-        if row.passed:
-            text.append(
-                f"{row.fault.name}: seen: {row.passed} events of long ago, each with the class's end at once after"
-            )
         if row.lost:
             counted = ", ".join(f"{what} x {count}" for what, count in sorted(row.lost.items()))
             text.append(f"{row.fault.name}: lost: {counted}")

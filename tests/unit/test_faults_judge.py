@@ -12,7 +12,6 @@ from tests.cluster.workload import gpu_class, node, pod
 from tests.faults.figures import Figures, requests, true_figures
 from tests.faults.history import History, Version, Written, merge
 from tests.faults.judging import Judge, Told, Verdict, doubt
-from tests.faults.loading import Copy, Load
 
 CARD = "vendor.example/card-a"
 MAX_STALENESS = 10
@@ -84,27 +83,6 @@ def test_a_judge_who_notices_nothing_is_found_out() -> None:
         doubt(Judge(history(), 1000), answers, MAX_STALENESS)
     with pytest.raises(AssertionError, match="of 0 answers"):
         doubt(Judge(history(), MAX_STALENESS), [], MAX_STALENESS)
-
-
-def test_what_came_and_went_is_not_told_as_what_is() -> None:
-    """A class as new with its end in the same breath is the past; one that stays, or is only changed, is not."""
-    with Load() as load:
-        copy = Copy("server")
-        status = {"maxFreePerNode": 1} | dict.fromkeys(
-            ("capacity", "allocatable", "requested", "overcommitted", "free", "unavailable"), 1
-        )
-        for kind, name in (
-            ("ADDED", "gone"),
-            ("ADDED", "stays"),
-            ("MODIFIED", "old"),
-            ("DELETED", "gone"),
-            ("DELETED", "old"),
-        ):
-            load.hear(
-                copy, {"type": kind, "object": {"metadata": {"name": name, "resourceVersion": "1"}, "status": status}}
-            )
-        assert [set(each.figures) for each in load.told if id(each) in load.passed] == [{"gone"}]
-        assert copy.state.keys() == {"stays"}
 
 
 def test_lost_answers_are_found_in_the_informers_log() -> None:

@@ -327,7 +327,8 @@ async def test_fold(world: World) -> None:
         changes = store.history.since(position)
         assert [(each.type, each.key[1]) for each in changes if each.now][:2] == [("MODIFIED", "a"), ("MODIFIED", "a")]
         folded = fold(changes)
-        assert sorted((each.type, each.key[1]) for each in folded) == [("DELETED", "b"), ("MODIFIED", "a")]
+        assert sorted((each.type, each.key[1]) for each in folded if each.now) == [("DELETED", "b"), ("MODIFIED", "a")]
+        assert [(each.type, each.key[1]) for each in folded if not each.now] == [("DELETED", "c")]
         assert [each.before.object["size"] for each in folded if each.before and each.key[1] == "a"] == [1]
 
 

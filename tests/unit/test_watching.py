@@ -229,6 +229,29 @@ async def test_selection(things: ResourceStore) -> None:
         assert told(await following(batches)) == [("ADDED", "c")]
 
 
+async def test_came_and_went_between_two_looks(things: ResourceStore, time: Time) -> None:
+    """What went before anybody here was told of it is DELETED for who may have seen it elsewhere; no list has it."""
+    version = things.list().version
+    time.now += 60
+    elsewhere = str((int(version) >> 10) + 30 * 16_000 << 10 | 7)
+    async with (
+        aclosing(watch(things, resourceVersion=version).batches()) as own,
+        aclosing(watch(things, resourceVersion=elsewhere).batches()) as taken_up,
+    ):
+        assert told(await following(own)) == []
+        assert told(await following(taken_up)) == [("ADDED", "a"), ("ADDED", "b")]
+        things.end(("", "passing"), thing("passing"))
+        things.end(("", "never known"), None)
+        assert told(await following(taken_up)) == [("DELETED", "passing")]
+        things.end(("", "a"), thing("a"))
+        assert told(await following(own)) == [("DELETED", "a")]
+        assert told(await following(taken_up)) == [("DELETED", "a")]
+    assert [item.key[1] for item in things.list_at(int(version)).items] == ["a", "b"]
+    assert [item.key[1] for item in things.list().items] == ["b"]
+    async with aclosing(watch(things, resourceVersion=elsewhere).batches()) as late:
+        assert told(await following(late)) == [("ADDED", "b"), ("DELETED", "passing"), ("DELETED", "a")]
+
+
 async def test_made_again(things: ResourceStore) -> None:
     """An object deleted and made again between two looks is DELETED, then ADDED."""
     version = things.list().version
