@@ -5,6 +5,7 @@ N ?= 1000
 SEED ?= 1
 KILLS ?= 50
 FIT ?=
+WORKERS ?= 2
 BIN := .venv/bin
 LOCK := requirements.lock
 UV_FLAGS := --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header pyproject.toml
@@ -26,9 +27,9 @@ setup: .venv/.ready ## Make .venv with the package and its tools, as the lock fi
 serve: setup ## Serve the example snapshot at http://127.0.0.1:8080 (PORT= for another port).
 	$(BIN)/gpuclass-catalog serve --snapshot manifests/examples/snapshot.yaml --insecure-port $(PORT)
 
-test: setup ## Lint, type-check, and run every test, the real cluster included.
+test: setup ## Lint, type-check, and run every test, the real cluster included (WORKERS=2 test processes).
 	$(MAKE) --no-print-directory lint types
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses=$(WORKERS) --dist=loadfile --no-loadscope-reorder
 
 check: test
 

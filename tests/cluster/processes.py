@@ -1,6 +1,7 @@
 """Server processes with a log each, and free ports for them."""
 
 import contextlib
+import random
 import signal
 import socket
 import subprocess
@@ -8,6 +9,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from tests.cluster.waiting import wait_for
+
+PORTS = range(20_000, 30_000)
 
 LOG_TAIL_LINES = 30
 KILL_SECONDS = 15
@@ -118,9 +121,15 @@ class Process:
 
 
 def free_ports(count: int) -> list[int]:
-    """Distinct loopback ports that nobody listened on a moment ago."""
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
+    """Distinct loopback ports that nobody listened on a moment ago.
+
+    They are none that the kernel hands out by itself: a connection of another test would take one before it is used.
+    """
+    free: list[int] = []
+    for port in random.SystemRandom().sample(PORTS, len(PORTS)):  # its own seed: two test runs with one must not meet
+        if len(free) == count:
+            return free
+        with contextlib.suppress(OSError), socket.socket() as each:
+            each.bind(("127.0.0.1", port))
+            free.append(port)
+    raise OSError(f"fewer than {count} of the ports {PORTS[0]} to {PORTS[-1]} are free")
