@@ -38,16 +38,10 @@ ENV PATH=/opt/gpuclass-catalog/bin:$PATH \
     HOME=/ \
     PYTHONDONTWRITEBYTECODE=1 \
     PYTHONUNBUFFERED=1
-# Here, because an ARG before FROM is not known in a stage, and below what takes long, because these change.
-ARG BASE_IMAGE
-ARG VERSION=unknown
-ARG REVISION=unknown
+# `make image` adds the version, the revision and the base.
 LABEL org.opencontainers.image.title="gpuclass-catalog" \
       org.opencontainers.image.description="Aggregated Kubernetes API server: which GPUs of each GPUClass are free now" \
-      org.opencontainers.image.licenses="Apache-2.0" \
-      org.opencontainers.image.version="${VERSION}" \
-      org.opencontainers.image.revision="${REVISION}" \
-      org.opencontainers.image.base.name="${BASE_IMAGE}"
+      org.opencontainers.image.licenses="Apache-2.0"
 USER 65532:65532
 EXPOSE 6443
 ENTRYPOINT ["gpuclass-catalog"]

@@ -10,7 +10,7 @@ LOCK := requirements.lock
 UV_FLAGS := --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header
 VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
 IMAGE ?= gpuclass-catalog:$(VERSION)
-BASE_IMAGE ?=
+BASE_IMAGE ?= $(shell sed -n 's/^ARG BASE_IMAGE=//p' Dockerfile)
 IMAGE_FLAGS ?=
 
 .PHONY: help setup serve test check lint types unit cluster oracle conformance rolling faults bench openapi image lock clean
@@ -73,9 +73,9 @@ image: ## Build the image with buildah or docker (IMAGE=name:tag, BASE_IMAGE= fo
 	@if command -v buildah >/dev/null; then builder=buildah; \
 	elif docker info >/dev/null 2>&1; then builder=docker; \
 	else echo "make image: neither buildah nor a running docker is here: apt-get install buildah, or start docker" >&2; exit 1; fi; \
-	set -x; $$builder build --tag $(IMAGE) $(if $(BASE_IMAGE),--build-arg BASE_IMAGE=$(BASE_IMAGE)) \
-	    --build-arg VERSION=$(VERSION) \
-	    --build-arg REVISION=$$(git rev-parse HEAD 2>/dev/null || echo unknown) $(IMAGE_FLAGS) .
+	set -x; $$builder build --tag $(IMAGE) --build-arg BASE_IMAGE=$(BASE_IMAGE) \
+	    --label org.opencontainers.image.version=$(VERSION) --label org.opencontainers.image.base.name=$(BASE_IMAGE) \
+	    --label org.opencontainers.image.revision=$$(git rev-parse HEAD 2>/dev/null || echo unknown) $(IMAGE_FLAGS) .
 
 lock: ## Write the lock files anew from pyproject.toml (uv must be installed).
 	uv pip compile $(UV_FLAGS) pyproject.toml --extra tracing --group dev -o $(LOCK)

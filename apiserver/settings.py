@@ -16,6 +16,7 @@ from apiserver.gpu.tenants import CLASS_PLACEHOLDER, TenantRules
 from apiserver.serving.durations import parse_duration
 
 _MAX_PORT: Final = 65535
+_MAX_VERBOSITY: Final = 10
 _MIN_STALENESS: Final = 120.0
 _T = TypeVar("_T")
 
@@ -70,7 +71,8 @@ class Settings:
         tenant_offers: whether offers to tenants are served, for which namespaces and ResourceQuotas are watched.
         tenant_rules: the names that the platform has agreed on with its tenants.
         vm_memory_overhead: bytes of memory that a VM's launcher takes beyond what is asked for in `gpuclasses/fit`.
-        verbosity: 0 quiet, 1 notable events, 2 everything.
+        verbosity: 0 quiet, 1 notable events, 2 everything, 3 and more each request too.
+        logging_format: of the log, "text" or "json".
         name: the one class to print, for `get`.
         output: how to print, for `get`.
     """
@@ -94,6 +96,7 @@ class Settings:
     tenant_rules: TenantRules = field(default_factory=TenantRules)
     vm_memory_overhead: int = 0
     verbosity: int = 1
+    logging_format: str = "text"
     name: str = ""
     output: str = "table"
 
@@ -152,7 +155,8 @@ def _add_common(command: argparse.ArgumentParser) -> None:
     command.add_argument("--node-selector", metavar="KEY=VALUE,…", help="count only nodes with these labels")
     command.add_argument("--resource-names", metavar="exclusive|shared", help="classes per resource name (exclusive)")
     command.add_argument("--kubevirt", action="store_true", help="sell to VMs: heed KubeVirt's permitted devices")
-    command.add_argument("-v", metavar="LEVEL", dest="verbosity", help="log level: 0, 1 or 2 (serve 1, get 0)")
+    command.add_argument("-v", "--v", metavar="LEVEL", dest="verbosity", help="log level, 0 to 10 (serve 1, get 0)")
+    command.add_argument("--logging-format", metavar="text|json", help="how the log is written (text)")
 
 
 def read_settings(arguments: Sequence[str]) -> tuple[str, Settings]:
@@ -204,6 +208,7 @@ class _Reader:
             ),
             vm_memory_overhead=self._value("vm_memory_overhead", _bytes, defaults.vm_memory_overhead),
             verbosity=self._value("verbosity", _verbosity, 0 if get else defaults.verbosity),
+            logging_format=self._value("logging_format", _logging_format, defaults.logging_format),
             name=self._text("name"),
             output=self._value("output", _output, defaults.output),
         )
@@ -361,9 +366,15 @@ def _bytes(text: str) -> int:
 
 
 def _verbosity(text: str) -> int:
-    if text not in ("0", "1", "2"):
-        raise ValueError("0, 1 or 2")
+    if not text.isascii() or not text.isdigit() or int(text) > _MAX_VERBOSITY:
+        raise ValueError(f"a level from 0 to {_MAX_VERBOSITY}; 3 and more write a line for each request")
     return int(text)
+
+
+def _logging_format(text: str) -> str:
+    if text not in ("text", "json"):
+        raise ValueError("text or json")
+    return text
 
 
 def _output(text: str) -> str:
