@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 from typing import Final, TypeVar
+from urllib.parse import urlsplit
 
 from apiserver.gpu.classes import MAX_CLASS_NAME, is_label_value
 from apiserver.gpu.ownership import ResourceNames
@@ -73,6 +74,7 @@ class Settings:
         vm_memory_overhead: bytes of memory that a VM's launcher takes beyond what is asked for in `gpuclasses/fit`.
         verbosity: 0 quiet, 1 notable events, 2 everything, 3 and more each request too.
         logging_format: of the log, "text" or "json".
+        tracing_endpoint: URL of the OTLP collector that traces go to; "" for that of the environment, or none.
         name: the one class to print, for `get`.
         output: how to print, for `get`.
     """
@@ -97,6 +99,7 @@ class Settings:
     vm_memory_overhead: int = 0
     verbosity: int = 1
     logging_format: str = "text"
+    tracing_endpoint: str = ""
     name: str = ""
     output: str = "table"
 
@@ -127,6 +130,7 @@ def make_parser() -> argparse.ArgumentParser:
     serve.add_argument(
         "--max-requests-inflight", metavar="NUMBER", help="requests answered at once, watches apart; 0: any (400)"
     )
+    serve.add_argument("--tracing-endpoint", metavar="URL", help="send traces there by OTLP over HTTP")
     serve.add_argument("--vm-memory-overhead", metavar="QUANTITY", help="added to each pod's memory in fit (0)")
     serve.add_argument("--tls-cert-file", metavar="FILE", help="serving certificate (a self-signed one is made)")
     serve.add_argument("--tls-private-key-file", metavar="FILE", help="key of --tls-cert-file")
@@ -209,6 +213,7 @@ class _Reader:
             vm_memory_overhead=self._value("vm_memory_overhead", _bytes, defaults.vm_memory_overhead),
             verbosity=self._value("verbosity", _verbosity, 0 if get else defaults.verbosity),
             logging_format=self._value("logging_format", _logging_format, defaults.logging_format),
+            tracing_endpoint=self._value("tracing_endpoint", _endpoint, defaults.tracing_endpoint),
             name=self._text("name"),
             output=self._value("output", _output, defaults.output),
         )
@@ -374,6 +379,13 @@ def _verbosity(text: str) -> int:
 def _logging_format(text: str) -> str:
     if text not in ("text", "json"):
         raise ValueError("text or json")
+    return text
+
+
+def _endpoint(text: str) -> str:
+    url = urlsplit(text)
+    if url.scheme not in ("http", "https") or not url.hostname or url.query or url.fragment:
+        raise ValueError("the URL of an OTLP collector, such as http://collector:4318")
     return text
 
 
