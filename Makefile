@@ -8,9 +8,13 @@ FIT ?=
 WORKERS ?= 2
 BIN := .venv/bin
 LOCK := requirements.lock
-UV_FLAGS := --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header pyproject.toml
+UV_FLAGS := --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header
+VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
+IMAGE ?= gpuclass-catalog:$(VERSION)
+BASE_IMAGE ?= $(shell sed -n 's/^ARG BASE_IMAGE=//p' Dockerfile)
+IMAGE_FLAGS ?=
 
-.PHONY: help setup serve test check lint types unit cluster oracle conformance rolling faults bench openapi lock clean
+.PHONY: help setup serve test check lint types unit cluster oracle conformance rolling faults bench openapi image lock clean
 
 help: ## Say what can be made.
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
@@ -33,10 +37,11 @@ test: setup ## Lint, type-check, and run every test, the real cluster included (
 
 check: test
 
-lint: setup ## Formatting, lint, and the arrows between the rooms.
+lint: setup ## Formatting, lint, the arrows between the rooms, and the Dockerfile.
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/lint-imports --no-cache
+	$(BIN)/hadolint Dockerfile
 
 types: setup ## Static types, strictly.
 	$(BIN)/mypy
@@ -65,9 +70,18 @@ bench: setup ## Compare with sample-apiserver, the CRD and bare aiohttp (ROWS=te
 openapi: setup ## Write the OpenAPI documents anew from apiserver/catalog/schema.py.
 	$(BIN)/python -m openapi.generate
 
+image: ## Build the image with buildah or docker (IMAGE=name:tag, BASE_IMAGE= for another base).
+	@if command -v buildah >/dev/null; then builder=buildah; \
+	elif docker info >/dev/null 2>&1; then builder=docker; \
+	else echo "make image: neither buildah nor a running docker is here: apt-get install buildah, or start docker" >&2; exit 1; fi; \
+	set -x; $$builder build --tag $(IMAGE) --build-arg BASE_IMAGE=$(BASE_IMAGE) \
+	    --label org.opencontainers.image.version=$(VERSION) --label org.opencontainers.image.base.name=$(BASE_IMAGE) \
+	    --label org.opencontainers.image.revision=$$(git rev-parse HEAD 2>/dev/null || echo unknown) $(IMAGE_FLAGS) .
+
 lock: ## Write the lock files anew from pyproject.toml (uv must be installed).
-	uv pip compile $(UV_FLAGS) --group dev -o $(LOCK)
-	uv pip compile $(UV_FLAGS) -c $(LOCK) -o requirements-run.lock
+	uv pip compile $(UV_FLAGS) pyproject.toml --extra tracing --group dev -o $(LOCK)
+	uv pip compile $(UV_FLAGS) pyproject.toml --extra tracing -c $(LOCK) -o requirements-run.lock
+	uv pip compile $(UV_FLAGS) --group build -c $(LOCK) -o requirements-build.lock
 
 clean: ## Remove what setup made.
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage dist

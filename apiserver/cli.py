@@ -1,7 +1,6 @@
 """The command line: what was asked for is checked, run, and answered with an exit code."""
 
 import asyncio
-import logging
 import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -12,6 +11,7 @@ import yaml
 
 from apiserver.catalog.install import install
 from apiserver.inputs import InputError, load_cluster, load_snapshot, make_view
+from apiserver.logs import set_up
 from apiserver.printing import format_table
 from apiserver.serving.history import Stored
 from apiserver.serving.pages import Page
@@ -26,8 +26,6 @@ EXIT_OK: Final = 0
 EXIT_FAILED: Final = 1
 EXIT_USAGE: Final = 2
 
-_LEVELS: Final = (logging.WARNING, logging.INFO, logging.DEBUG)
-
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command.
@@ -41,9 +39,7 @@ def run(arguments: Sequence[str]) -> int:
         for problem in error.problems:
             _complain(problem)
         return EXIT_USAGE
-    logging.basicConfig(
-        level=_LEVELS[settings.verbosity], format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr
-    )
+    set_up(settings.verbosity, settings.logging_format)
     try:
         if command == "get":
             return get(settings)

@@ -7,7 +7,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -27,7 +27,7 @@ from apiserver.measured import Access, Measured
 from apiserver.serving.authentication import Authenticator
 from apiserver.serving.authorization import Authorizer, OpenPaths
 from apiserver.serving.certificates import CertificateError, ServingContext, pair_from_files, self_signed
-from apiserver.serving.filters import authenticating, authorizing, only_loopback
+from apiserver.serving.filters import Filter, authenticating, authorizing, only_loopback
 from apiserver.serving.handlers import Handlers
 from apiserver.serving.health import Check, Health
 from apiserver.serving.limits import Inflight, ending_in_time, limiting
@@ -36,6 +36,7 @@ from apiserver.serving.server import listening, make_app
 from apiserver.serving.shutdown import Shutdown
 from apiserver.serving.versions import ServerClock, VersionSource
 from apiserver.settings import Input, Settings
+from apiserver.traces import tracing_filters
 
 _SNAPSHOT_POLL_SECONDS: Final = 1
 _SWITCH_SECONDS: Final = 0.001
@@ -60,8 +61,8 @@ def serve(settings: Settings) -> None:
     """
     # A large Table is written in a thread of its own, and the loop waits so long for it at every call that gives way.
     sys.setswitchinterval(_SWITCH_SECONDS)
-    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        runner.run(_serve(settings))
+    with tracing_filters(settings) as traced, asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        runner.run(_serve(settings, traced))
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
@@ -73,13 +74,13 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return uvloop.new_event_loop
 
 
-async def _serve(settings: Settings) -> None:
+async def _serve(settings: Settings, traced: Sequence[Filter]) -> None:
     shutdown = Shutdown()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, _on_signal, shutdown)
     run = {Input.SNAPSHOT: _serve_snapshot, Input.LOCAL: _serve_local, Input.CLUSTER: _serve_cluster}[settings.input]
-    await run(settings, shutdown)
+    await run(settings, shutdown, traced)
     _log.info("stopped")
 
 
@@ -121,7 +122,7 @@ async def _serve_until(
 # From a file.
 
 
-async def _serve_snapshot(settings: Settings, shutdown: Shutdown) -> None:
+async def _serve_snapshot(settings: Settings, shutdown: Shutdown, traced: Sequence[Filter]) -> None:
     view, tenancy = make_view(settings), make_tenancy(settings)
     load_snapshot(settings.snapshot).fill(view, tenancy, kubevirt=settings.kubevirt)
     versions = VersionSource(ServerClock(wall=datetime.now(UTC).timestamp()))
@@ -129,7 +130,7 @@ async def _serve_snapshot(settings: Settings, shutdown: Shutdown) -> None:
     inflight = Inflight(settings.max_requests_inflight)
     served = _install(settings, view, tenancy, versions, lambda: None, lambda: None)
     handlers = _measured(Measured(served, inflight, view), health)
-    app = make_app(handlers, [only_loopback, ending_in_time, limiting(inflight)], shutdown)
+    app = make_app(handlers, [*traced, only_loopback, ending_in_time, limiting(inflight)], shutdown)
     server = listening(app, address=settings.bind_address, port=settings.insecure_port)
 
     async def work() -> None:
@@ -174,7 +175,7 @@ def _stamp(file: Path) -> tuple[int, int, int] | None:
 # From a cluster.
 
 
-async def _serve_local(settings: Settings, shutdown: Shutdown) -> None:
+async def _serve_local(settings: Settings, shutdown: Shutdown, traced: Sequence[Filter]) -> None:
     clock = ServerClock()
     view = make_view(settings)
     live, install_on = _make_live(settings, view)
@@ -182,7 +183,7 @@ async def _serve_local(settings: Settings, shutdown: Shutdown) -> None:
     inflight = Inflight(settings.max_requests_inflight)
     served = install_on(VersionSource(clock))
     handlers = _measured(Measured(served, inflight, view, live.untold, live.reflectors), health)
-    app = make_app(handlers, [only_loopback, ending_in_time, limiting(inflight)], shutdown)
+    app = make_app(handlers, [*traced, only_loopback, ending_in_time, limiting(inflight)], shutdown)
     server = listening(app, address=settings.bind_address, port=settings.insecure_port)
 
     async def work() -> None:
@@ -192,7 +193,7 @@ async def _serve_local(settings: Settings, shutdown: Shutdown) -> None:
     await _serve_until(shutdown, server, work, settings.shutdown_delay)
 
 
-async def _serve_cluster(settings: Settings, shutdown: Shutdown) -> None:
+async def _serve_cluster(settings: Settings, shutdown: Shutdown, traced: Sequence[Filter]) -> None:
     clock = ServerClock()
     view = make_view(settings)
     live, install_on = _make_live(settings, view)
@@ -217,7 +218,7 @@ async def _serve_cluster(settings: Settings, shutdown: Shutdown) -> None:
     )
     handlers = _measured(measured, health)
     authenticate = authenticating(authenticator, open_paths)
-    filters = [ending_in_time, authenticate, limiting(inflight), authorizing(authorizer)]
+    filters = [*traced, ending_in_time, authenticate, limiting(inflight), authorizing(authorizer)]
     app = make_app(handlers, filters, shutdown)
     server = listening(app, address=settings.bind_address, port=settings.secure_port, tls=context.ssl_context)
 

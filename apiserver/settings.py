@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 from typing import Final, TypeVar
+from urllib.parse import urlsplit
 
 from apiserver.gpu.classes import MAX_CLASS_NAME, is_label_value
 from apiserver.gpu.ownership import ResourceNames
@@ -16,6 +17,7 @@ from apiserver.gpu.tenants import CLASS_PLACEHOLDER, TenantRules
 from apiserver.serving.durations import parse_duration
 
 _MAX_PORT: Final = 65535
+_MAX_VERBOSITY: Final = 10
 _MIN_STALENESS: Final = 120.0
 _T = TypeVar("_T")
 
@@ -70,7 +72,9 @@ class Settings:
         tenant_offers: whether offers to tenants are served, for which namespaces and ResourceQuotas are watched.
         tenant_rules: the names that the platform has agreed on with its tenants.
         vm_memory_overhead: bytes of memory that a VM's launcher takes beyond what is asked for in `gpuclasses/fit`.
-        verbosity: 0 quiet, 1 notable events, 2 everything.
+        verbosity: 0 quiet, 1 notable events, 2 everything, 3 and more each request too.
+        logging_format: of the log, "text" or "json".
+        tracing_endpoint: URL of the OTLP collector that traces go to; "" for that of the environment, or none.
         name: the one class to print, for `get`.
         output: how to print, for `get`.
     """
@@ -94,6 +98,8 @@ class Settings:
     tenant_rules: TenantRules = field(default_factory=TenantRules)
     vm_memory_overhead: int = 0
     verbosity: int = 1
+    logging_format: str = "text"
+    tracing_endpoint: str = ""
     name: str = ""
     output: str = "table"
 
@@ -124,6 +130,7 @@ def make_parser() -> argparse.ArgumentParser:
     serve.add_argument(
         "--max-requests-inflight", metavar="NUMBER", help="requests answered at once, watches apart; 0: any (400)"
     )
+    serve.add_argument("--tracing-endpoint", metavar="URL", help="send traces there by OTLP over HTTP")
     serve.add_argument("--vm-memory-overhead", metavar="QUANTITY", help="added to each pod's memory in fit (0)")
     serve.add_argument("--tls-cert-file", metavar="FILE", help="serving certificate (a self-signed one is made)")
     serve.add_argument("--tls-private-key-file", metavar="FILE", help="key of --tls-cert-file")
@@ -152,7 +159,8 @@ def _add_common(command: argparse.ArgumentParser) -> None:
     command.add_argument("--node-selector", metavar="KEY=VALUE,…", help="count only nodes with these labels")
     command.add_argument("--resource-names", metavar="exclusive|shared", help="classes per resource name (exclusive)")
     command.add_argument("--kubevirt", action="store_true", help="sell to VMs: heed KubeVirt's permitted devices")
-    command.add_argument("-v", metavar="LEVEL", dest="verbosity", help="log level: 0, 1 or 2 (serve 1, get 0)")
+    command.add_argument("-v", "--v", metavar="LEVEL", dest="verbosity", help="log level, 0 to 10 (serve 1, get 0)")
+    command.add_argument("--logging-format", metavar="text|json", help="how the log is written (text)")
 
 
 def read_settings(arguments: Sequence[str]) -> tuple[str, Settings]:
@@ -204,6 +212,8 @@ class _Reader:
             ),
             vm_memory_overhead=self._value("vm_memory_overhead", _bytes, defaults.vm_memory_overhead),
             verbosity=self._value("verbosity", _verbosity, 0 if get else defaults.verbosity),
+            logging_format=self._value("logging_format", _logging_format, defaults.logging_format),
+            tracing_endpoint=self._value("tracing_endpoint", _endpoint, defaults.tracing_endpoint),
             name=self._text("name"),
             output=self._value("output", _output, defaults.output),
         )
@@ -361,9 +371,22 @@ def _bytes(text: str) -> int:
 
 
 def _verbosity(text: str) -> int:
-    if text not in ("0", "1", "2"):
-        raise ValueError("0, 1 or 2")
+    if not text.isascii() or not text.isdigit() or int(text) > _MAX_VERBOSITY:
+        raise ValueError(f"a level from 0 to {_MAX_VERBOSITY}; 3 and more write a line for each request")
     return int(text)
+
+
+def _logging_format(text: str) -> str:
+    if text not in ("text", "json"):
+        raise ValueError("text or json")
+    return text
+
+
+def _endpoint(text: str) -> str:
+    url = urlsplit(text)
+    if url.scheme not in ("http", "https") or not url.hostname or url.query or url.fragment:
+        raise ValueError("the URL of an OTLP collector, such as http://collector:4318")
+    return text
 
 
 def _output(text: str) -> str:

@@ -24,6 +24,7 @@ from apiserver.serving.authentication import (
 )
 from apiserver.serving.authorization import Attributes, AuthorizationError, Authorizer, Decision, forbidden_message
 from apiserver.serving.certificates import Peer, peer_of
+from apiserver.serving.httplog import LOG, REQUESTS, log_request, values
 from apiserver.serving.request_info import RequestInfo, read_request
 from apiserver.serving.responses import respond_status, respond_text
 from apiserver.serving.selectors import Requirement, parse_field_selector, parse_label_selector, pinned_name
@@ -58,7 +59,7 @@ _log = logging.getLogger(__name__)
 
 
 def measuring(traffic: Traffic) -> Filter:
-    """Count every request once it is over, however it ends."""
+    """Count every request once it is over, however it ends, and log it if that is asked for."""
 
     async def measure(request: web.BaseRequest, handler: Handler) -> web.StreamResponse:
         began = time.perf_counter()
@@ -68,6 +69,9 @@ def measuring(traffic: Traffic) -> Filter:
             return response
         finally:
             traffic.count(request, request[INFO], response, time.perf_counter() - began)
+            if LOG.isEnabledFor(REQUESTS):
+                verb = traffic.of(request.method, request[INFO])[0].verb
+                log_request(request, response, verb=verb, audit_id=request[AUDIT_ID], began=began)
 
     return measure
 
@@ -87,7 +91,7 @@ def answering(shutdown: Shutdown) -> Filter:
         except web.HTTPClientError as error:  # by aiohttp: a WebSocket's handshake that is none
             response = respond_text(f"{error.text}\n", error.status)
         except Exception:  # noqa: BLE001 # the one place where a bug becomes an answer; it is logged in full
-            _log.exception("%s %s failed, Audit-Id %s", request.method, request.path, request[AUDIT_ID])
+            _log.exception("%s %s failed", request.method, request.path, extra=values(audit_ID=request[AUDIT_ID]))
             response = respond_text(_PANIC, 500)
         peer = _peer(request)
         if shutdown.draining or (peer and not peer.was_asked):
@@ -184,10 +188,10 @@ def authenticating(authenticator: Authenticator, open_paths: Container[str]) -> 
                 peer_certificate=peer.certificate, headers=request.headers, intermediates=peer.intermediates
             )
         except Unauthenticated as error:
-            _log.info("unable to authenticate the request: %s", error)
+            _log.info("unable to authenticate the request: %s", error, extra=values(audit_ID=request[AUDIT_ID]))
             raise Unauthorized from error
         except ForeignPage as error:
-            _log.info("refused: %s", error)
+            _log.info("refused: %s", error, extra=values(audit_ID=request[AUDIT_ID]))
             raise Forbidden(_FOREIGN_PAGE) from error
         if impersonation_requested(request.headers):
             raise Forbidden("impersonation is not supported here: send the request through kube-apiserver")
@@ -211,7 +215,7 @@ def authorizing(authorizer: Authorizer) -> Filter:
         try:
             verdict = await authorizer.authorize(attributes)
         except AuthorizationError as error:
-            _log.warning("%s", error)
+            _log.warning("%s", error, extra=values(audit_ID=request[AUDIT_ID]))
             return respond_text(f'Internal Server Error: "{request.path_qs}": {error}\n', 500)
         if verdict.decision is Decision.ALLOW:
             return await handler(request)

@@ -153,7 +153,7 @@ def _from_cache(binary: str, module: Module, package: str, announce: Callable[[s
         remedy = "install Go" if module is OLDER_KUBE else f"install Go{assets}"
         raise UnavailableError(f"{binary} is not in {path.parent}, and there is no Go to build it: {remedy}")
     path.parent.mkdir(parents=True, exist_ok=True)
-    with _locked(path.parent / ".lock"):
+    with locked(path.parent / ".lock"):
         if not _is_program(path):
             announce(f"Building {binary} from {module.name} into {path.parent}: once, some minutes.")
             _build(go, module, package, path)
@@ -178,7 +178,7 @@ def _build(go: str, module: Module, package: str, path: Path) -> None:
 
 
 @contextlib.contextmanager
-def _locked(path: Path) -> Iterator[None]:
+def locked(path: Path) -> Iterator[None]:
     """Hold the lock file, so that two test runs do not build the same program at once."""
     with path.open("w") as file:
 

@@ -57,7 +57,7 @@ async def running(*arguments: str | Path) -> AsyncIterator[Running]:
         async with asyncio.timeout(60):
             while found is None and (line := await process.stderr.readline()):
                 log.append(line.decode())
-                found = re.search(r"serving at (\S+)", log[-1])
+                found = re.search(r"serving at ([^\s\"]+)", log[-1])
         assert found, log
         server = Running(found[1], process, time.monotonic() - began, log)
         reading = asyncio.create_task(_read(process.stderr, log))

@@ -75,7 +75,7 @@ def test_failures(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     for file in (broken, tmp_path / "missing"):
         assert run(["get", "--snapshot", str(file)]) == 1
         assert str(file) in capsys.readouterr().err
-    assert run(["get", "-o", "xml", "-v", "9"]) == 2
+    assert run(["get", "-o", "xml", "-v", "11"]) == 2
     assert len(capsys.readouterr().err.splitlines()) == 2
 
 

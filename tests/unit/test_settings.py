@@ -26,7 +26,8 @@ def test_every_flag(tmp_path: Path) -> None:
     arguments += ["--max-staleness", "2m1.5s", "--shutdown-delay-duration", "15s"]
     arguments += ["--vgpu-entitlement-label", "a.b/c="]
     arguments += ["--license-secret-name", "x-{class}", "--tenant-offers"]
-    arguments += ["--max-requests-inflight", "7"]
+    arguments += ["--max-requests-inflight", "7", "--logging-format", "json"]
+    arguments += ["--tracing-endpoint", "http://c:4318"]
     _, settings = read_settings(arguments)
     assert settings == Settings(
         kubeconfig=file,
@@ -43,6 +44,8 @@ def test_every_flag(tmp_path: Path) -> None:
         tenant_rules=TenantRules(("a.b/c", ""), "x-{class}"),
         max_requests_inflight=7,
         verbosity=2,
+        logging_format="json",
+        tracing_endpoint="http://c:4318",
     )
 
 
@@ -82,7 +85,9 @@ def test_get() -> None:
         pytest.param(["--node-selector", "a"], ["--node-selector"], id="a label without a value"),
         pytest.param(["--resource-names", "both"], ["--resource-names"], id="an unknown mode"),
         pytest.param(["--authorization-always-allow-paths", "x"], ["--authorization-always-allow-paths"], id="a path"),
-        pytest.param(["-v", "9"], ["-v"], id="a level there is not"),
+        pytest.param(["--v", "11"], ["-v"], id="a level there is not"),
+        pytest.param(["--logging-format", "yaml"], ["--logging-format"], id="a format there is not"),
+        pytest.param(["--tracing-endpoint", "c:4318"], ["--tracing-endpoint"], id="an address without a scheme"),
         pytest.param(["--insecure-port", "1"], ["--insecure-port"], id="plain HTTP on a cluster"),
         pytest.param(["--local", "--secure-port", "1"], ["--secure-port"], id="TLS on loopback"),
         pytest.param(["--snapshot", "x", "--local", "--kubeconfig", __file__], ["--local", "--kubeconfig"], id="both"),

@@ -1,0 +1,103 @@
+"""Traces of requests for OpenTelemetry, sent by OTLP over HTTP. Imported only when they are asked for.
+
+Source: apiserver pkg/endpoints/filters/traces.go of Kubernetes 1.37 for names and attributes, and its default that only
+what the caller samples is told; OTEL_TRACES_SAMPLER says otherwise. Whom to believe that a trace goes on is not asked:
+who makes one up has some of his own requests told, and a full queue drops them.
+"""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from aiohttp import web
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.resources import OTELResourceDetector, Resource
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
+from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ParentBased, Sampler
+from opentelemetry.trace import NonRecordingSpan, Span, SpanKind, StatusCode, Tracer, use_span
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+from apiserver.serving.filters import AUDIT_ID, INFO, Filter, Handler
+from apiserver.serving.httplog import told_uri
+from apiserver.serving.request_info import RequestInfo
+from apiserver.serving.status import StatusError
+from apiserver.serving.traffic import BEGUN
+
+_ABANDONED = 0
+_FAILED = 500
+
+
+@contextmanager
+def exporting(endpoint: str, *, service: str, version: str) -> Iterator[Tracer]:
+    """What makes spans; those that are not sent yet are sent when the context is left.
+
+    Args:
+        endpoint: URL of the collector, to which /v1/traces is added; "" for that of OTEL_EXPORTER_OTLP_….
+        service: service.name, unless OTEL_SERVICE_NAME or OTEL_RESOURCE_ATTRIBUTES say another.
+        version: service.version.
+    """
+    named = Resource.create({"service.name": service, "service.version": version})
+    resource = named.merge(OTELResourceDetector().detect())
+    # Without the argument the SDK reads OTEL_TRACES_SAMPLER.
+    sampler: Sampler | None = None if os.environ.get("OTEL_TRACES_SAMPLER") else ParentBased(ALWAYS_OFF)
+    provider = TracerProvider(sampler=sampler, resource=resource, shutdown_on_exit=False)
+    exporter = OTLPSpanExporter(endpoint=f"{endpoint.rstrip('/')}/v1/traces" if endpoint else None)
+    provider.add_span_processor(BatchSpanProcessor(exporter))
+    try:
+        yield provider.get_tracer(service, version)
+    finally:
+        provider.shutdown()
+
+
+def tracing(tracer: Tracer) -> Filter:
+    """Make a span of each request, in the trace of its caller; a watch's ends with the watch."""
+    propagator = TraceContextTextMapPropagator()
+
+    async def trace(request: web.BaseRequest, handler: Handler) -> web.StreamResponse:
+        carrier = {key: request.headers[key] for key in ("traceparent", "tracestate") if key in request.headers}
+        span = tracer.start_span(request.method, context=propagator.extract(carrier), kind=SpanKind.SERVER)
+        if isinstance(span, NonRecordingSpan):
+            return await handler(request)
+        with use_span(span, end_on_exit=True, record_exception=False):
+            code = _ABANDONED
+            try:
+                response = await handler(request)
+            except StatusError as error:
+                code = error.code
+                raise
+            except Exception:
+                code = _FAILED
+                raise
+            else:
+                code = response.status
+                return response
+            finally:
+                _describe(span, request, request.get(BEGUN, code))
+
+    return trace
+
+
+def _describe(span: Span, request: web.BaseRequest, code: int) -> None:
+    """Name a span, and say of it what the log may say."""
+    info = request[INFO]
+    span.update_name(f"{request.method} {_route(info)}" if info.is_resource_request else request.method)
+    uri = told_uri(request.raw_path)
+    path, _, query = uri.partition("?")
+    span.set_attributes({"http.request.method": request.method, "url.path": path, "audit-id": request[AUDIT_ID]})
+    if query:
+        span.set_attribute("url.query", query)
+    if "User-Agent" in request.headers:
+        span.set_attribute("user_agent.original", request.headers["User-Agent"])
+    if code != _ABANDONED:
+        span.set_attribute("http.response.status_code", code)
+    if code >= _FAILED:
+        span.set_status(StatusCode.ERROR)
+
+
+def _route(info: RequestInfo) -> str:
+    """The path without names. Source: getSpanNameFromRequestInfo."""
+    parts = [f"/apis/{info.group}" if info.group else "/api", info.version]
+    parts += ["namespaces/{:namespace}"] if info.namespace else []
+    parts += [info.resource, *(["{:name}"] if info.name else []), *([info.subresource] if info.subresource else [])]
+    return "/".join(parts)
