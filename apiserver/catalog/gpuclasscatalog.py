@@ -8,12 +8,43 @@ from apiserver.catalog.gpuclasses import API_VERSION, figures, int64
 from apiserver.cluster.view import NodeReport, View
 from apiserver.gpu.capacity import MAX_PLACEMENT
 from apiserver.gpu.classes import GPUClass
+from apiserver.serving.resources import Document
 from apiserver.serving.tables import Column, Layout, Object
 
 KIND: Final = "GPUClassCatalog"
 
 _NAMED: Final = 3
 """How many objects a note names; a page stays bounded whatever the cluster holds."""
+
+
+_KEPT: Final = 16
+"""How many pages are kept, which are large: a page of 500 nodes takes a megabyte."""
+
+
+class Pages:
+    """The pages of all classes, each made once for all who ask while the view stays the same.
+
+    Args:
+        view: the live view.
+    """
+
+    def __init__(self, view: View) -> None:
+        self._view = view
+        self._generation = view.generation
+        self._made: dict[str, Document] = {}
+
+    def page(self, name: str) -> Document | None:
+        """The page of one class as it is now, or None when there is no such class."""
+        if self._generation != self._view.generation or len(self._made) > _KEPT:
+            self._made.clear()
+            self._generation = self._view.generation
+        made = self._made.get(name)
+        if made is None:
+            page = catalog_object(self._view, name)
+            if page is None:
+                return None
+            made = self._made[name] = Document(page)
+        return made
 
 
 def catalog_object(view: View, name: str) -> dict[str, Any] | None:

@@ -3,13 +3,13 @@
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from apiserver.catalog import gpuclasscatalog, gpuclasses, gpufit, gpuoffers
 from apiserver.catalog.gpuoffers import Offering
 from apiserver.cluster.view import View
 from apiserver.serving.openapi import OpenAPI, without_resource
-from apiserver.serving.resources import GroupVersion, Parameters, Resource, Subresource
+from apiserver.serving.resources import Document, GroupVersion, Parameters, Resource, Subresource
 from apiserver.serving.status import ServiceUnavailable
 from apiserver.serving.store import ResourceStore
 from apiserver.serving.versions import VersionSource
@@ -67,13 +67,16 @@ def _gpuclasses(
             else:
                 store.end(("", name), None if departed is None else gpuclasses.gpu_class_object(departed))
 
-    async def read_catalog(_: str, name: str, __: Parameters) -> dict[str, Any] | None:
-        require_sync()
-        return gpuclasscatalog.catalog_object(view, name)
+    pages = gpuclasscatalog.Pages(view)
 
-    async def read_fit(_: str, name: str, parameters: Parameters) -> dict[str, Any] | None:
+    async def read_catalog(_: str, name: str, __: Parameters) -> Document | None:
         require_sync()
-        return await gpufit.fit_object(view, name, parameters, vm_memory_overhead)
+        return pages.page(name)
+
+    async def read_fit(_: str, name: str, parameters: Parameters) -> Document | None:
+        require_sync()
+        found = await gpufit.fit_object(view, name, parameters, vm_memory_overhead)
+        return None if found is None else Document(found)
 
     store = ResourceStore(versions, refresh)
     changes = view.follow(store.touch)

@@ -72,6 +72,8 @@ class View:
     Attributes:
         feed: tells those who follow.
         loads: what pods take besides devices. It changes no class, so nobody is told when it changes.
+        generation: grows with everything that the view is told and that changes it, loads apart. While it is the same,
+            so is every answer.
     """
 
     def __init__(
@@ -95,6 +97,7 @@ class View:
         self._pending: Counter[str] = Counter()
         self._nominated: Counter[str] = Counter()
         self.loads = Loads()
+        self.generation = 0
         self.feed: Feed[ClassReport] = Feed()
 
     # What it answers.
@@ -190,17 +193,20 @@ class View:
         old = self._nodes.get(node.name)
         if old != node:
             self._nodes[node.name] = node
+            self.generation += 1
             self._node_changed(node.name, old, node)
 
     def delete_node(self, name: str) -> None:
         """Forget a node. Its pods stay: they weigh again when a node of that name exists."""
         old = self._nodes.pop(name, None)
         if old is not None:
+            self.generation += 1
             self._node_changed(name, old, None)
 
     def replace_pods(self, pods: Iterable[Pod]) -> dict[PodKey, Pod]:
         """Take a complete list of the pods that hold or wait for devices, and return those that are not in it."""
         self._unread.clear()
+        self.generation += 1
         fresh = {(pod.namespace, pod.name): pod for pod in pods}
         gone = {key: pod for key, pod in self._pods.items() if key not in fresh}
         for key in gone:
@@ -212,27 +218,36 @@ class View:
     def apply_pod(self, pod: Pod) -> None:
         """Take one pod as it now is."""
         key = (pod.namespace, pod.name)
-        self._unread.discard(key)
+        self._now_read(key)
         old = self._pods.get(key)
         if old == pod:
             return
         if old is not None:
             self._weigh(old, -1)
+        self.generation += 1
         self._pods[key] = pod
         self._weigh(pod, 1)
         self._pods_changed(old, pod)
 
     def delete_pod(self, key: PodKey) -> None:
         """Forget a pod: it is gone, terminal, or asks for nothing."""
-        self._unread.discard(key)
+        self._now_read(key)
         old = self._pods.pop(key, None)
         if old is not None:
+            self.generation += 1
             self._weigh(old, -1)
             self._pods_changed(old)
 
     def reject_pod(self, key: PodKey) -> None:
         """Hear that a pod cannot be read, and leave it as it was last known."""
-        self._unread.add(key)
+        if key not in self._unread:
+            self._unread.add(key)
+            self.generation += 1
+
+    def _now_read(self, key: PodKey) -> None:
+        if key in self._unread:
+            self._unread.remove(key)
+            self.generation += 1
 
     def replace_classes(self, classes: Iterable[GPUClass]) -> None:
         """Take a complete list of classes."""
@@ -247,6 +262,7 @@ class View:
         old = self._classes.get(gpu_class.name)
         if old is not None and old.gpu_class == gpu_class:
             return
+        self.generation += 1
         if old is not None:
             self._sellers[old.gpu_class.resource_name].discard(gpu_class.name)
         self._sellers[gpu_class.resource_name].add(gpu_class.name)
@@ -261,6 +277,7 @@ class View:
         """Forget a class."""
         last = self.report(name)
         if last is not None:
+            self.generation += 1
             del self._classes[name]
             self._sellers[last.gpu_class.resource_name].discard(name)
             self._resolve(last.gpu_class.resource_name)
@@ -270,12 +287,14 @@ class View:
     def set_permits(self, permits: Permits) -> None:
         """Take what KubeVirt permits."""
         if permits != self._permits:
+            self.generation += 1
             self._permits = permits
             self.feed.mark(*self._classes)
 
     def set_mapped(self, mapped: Mapping[str, tuple[str, ...]]) -> None:
         """Take the DeviceClasses that map each extended resource name; only the page of a class tells of them."""
         self._mapped = dict(mapped)
+        self.generation += 1
 
     # How it follows.
 

@@ -122,7 +122,7 @@ def _strings(data: Mapping[str, str], key: str) -> tuple[str, ...]:
 
 def impersonation_requested(headers: Headers) -> bool:
     """Whether the caller asks to act as somebody else, which must be refused where it is not supported."""
-    return any(name.lower().startswith(_IMPERSONATION_PREFIX) for name in headers)
+    return any(name[:1] in "Ii" and name.lower().startswith(_IMPERSONATION_PREFIX) for name in headers)
 
 
 def is_foreign_page(headers: Headers, scheme: str) -> bool:

@@ -6,7 +6,7 @@ Source: k8s.io/apiserver/pkg/server/options/authorization.go, plugin/pkg/authori
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Container, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
 from apiserver.serving.reviews import ReviewCache
@@ -55,6 +55,9 @@ class Verdict:
     reason: str = ""
 
 
+_ALLOWED = Verdict(Decision.ALLOW)
+
+
 @dataclass(frozen=True, slots=True)
 class Attributes:
     """Who wants to do what: either to a resource, or, if it is not a resource request, to a path.
@@ -76,6 +79,16 @@ class Attributes:
     name: str = ""
     field_requirements: tuple[Requirement, ...] = ()
     label_requirements: tuple[Requirement, ...] = ()
+    _hash: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Hash it once: what a client asks again and again is looked up by it each time."""
+        parts = (self.user, self.verb, self.path, self.namespace, self.resource, self.subresource, self.name)
+        object.__setattr__(self, "_hash", hash(parts))
+
+    def __hash__(self) -> int:
+        """Of some of its parts."""
+        return self._hash
 
     @property
     def size(self) -> int:
@@ -160,7 +173,10 @@ class Authorizer:
 
     async def _verdict(self, attributes: Attributes) -> Verdict:
         if PRIVILEGED_GROUP in attributes.user.groups or self._is_open(attributes):
-            return Verdict(Decision.ALLOW)
+            return _ALLOWED
+        known = self._reviews.recall(attributes)
+        if known is not None:
+            return known
         try:
             return await self._reviews.get(
                 attributes, lambda: self._review(attributes), remember=attributes.size < _REMEMBERED_BYTES

@@ -5,11 +5,16 @@ Source: net/http Server.ReadHeaderTimeout as set in apiserver pkg/server/secure_
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable
+from contextvars import copy_context
 from http import HTTPStatus
 from typing import Any, Final
 
 from aiohttp import web
+from aiohttp.http import RawRequestMessage, StreamWriter
 from aiohttp.http_exceptions import HttpProcessingError, LineTooLong
+
+from apiserver.serving.eager import Begun
 
 KEEPALIVE_SECONDS: Final = 300
 """Longer than the 90 s for which Go clients, kube-aggregator among them, keep an idle connection to use again."""
@@ -22,9 +27,10 @@ _log = logging.getLogger(__name__)
 
 
 class Connection(web.RequestHandler):
-    """A connection that is closed when a request is begun and not asked to its end.
+    """A connection that answers at once what it can, and is closed when a request is begun and not asked to its end.
 
-    The framework has a time for connections that are idle, and none for those that say a byte a minute.
+    The framework has a time for connections that are idle, and none for those that say a byte a minute. It answers in a
+    task for each request, whatever is asked; here one is made only for a request that has to wait for something.
 
     Args:
         server: the server's.
@@ -32,7 +38,7 @@ class Connection(web.RequestHandler):
         head_seconds: for the head of a request, and for the first one to begin.
     """
 
-    __slots__ = ("_head_seconds", "_head_timer")
+    __slots__ = ("_begun", "_head_seconds", "_head_timer")
 
     def __init__(self, server: web.Server, *, loop: asyncio.AbstractEventLoop, head_seconds: float) -> None:
         limits: dict[str, Any] = {
@@ -46,6 +52,7 @@ class Connection(web.RequestHandler):
         super().__init__(server, loop=loop, **limits)
         self._head_seconds = head_seconds
         self._head_timer: asyncio.TimerHandle | None = None
+        self._begun: Begun[tuple[web.StreamResponse, bool]] | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Wait for the first request, not for long."""
@@ -54,17 +61,65 @@ class Connection(web.RequestHandler):
 
     def data_received(self, data: bytes) -> None:
         """Take what came: a whole head, a part of one, or what belongs to a request that is being answered."""
-        known, idle = self._request_count, self._waiter is not None
-        super().data_received(data)
+        known, waiter = self._request_count, self._waiter
+        self._waiter = None  # who waits there answers in a task of its own, and is woken only if that is needed
+        try:
+            super().data_received(data)
+        finally:
+            self._waiter = waiter
         if self._request_count != known:
             self._forget_head()
-        elif idle and self._head_timer is None:
+            if waiter is not None and not waiter.done() and not self._answer_at_once():
+                waiter.set_result(None)
+        elif waiter is not None and self._head_timer is None:
             self._expect_head()
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """Stop waiting."""
         self._forget_head()
+        if self._begun is not None:  # nobody has taken it up yet, so nobody else will tell it
+            self._loop.create_task(self._begun).cancel()
         super().connection_lost(exc)
+
+    def _answer_at_once(self) -> bool:
+        """Begin to answer the one request that has come, and return whether that was all there was to do.
+
+        If not, the framework's own loop goes on: with the rest of the answer, or with what was not begun here.
+        """
+        message, payload = self._messages[0]
+        server, factory, answer = self._manager, self._request_factory, self._request_handler
+        if server is None or factory is None or answer is None or self._task_handler is None:
+            return False
+        if len(self._messages) > 1 or not isinstance(message, RawRequestMessage) or not payload.is_eof():
+            return False
+        if message.should_close or message.upgrade:
+            return False
+        request = factory(message, payload, self, StreamWriter(self, self._loop), self._task_handler)
+        begun = Begun(super()._handle_request(request, None, answer), copy_context())
+        if not begun.done:
+            self._begun = begun
+            return False
+        response, is_lost = begun.result
+        server.requests_count += 1
+        self._messages.popleft()
+        if self._parser is not None:
+            self._parser.message_consumed()
+        if is_lost or not response.keep_alive:
+            self.force_close()
+        self._next_keepalive_close_time = self._loop.time() + KEEPALIVE_SECONDS
+        return True
+
+    async def _handle_request(
+        self,
+        request: web.BaseRequest,
+        start_time: float | None,
+        request_handler: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]],
+    ) -> tuple[web.StreamResponse, bool]:
+        """Answer within a task; the request may have been begun before."""
+        begun, self._begun = self._begun, None
+        if begun is None:
+            return await super()._handle_request(request, start_time, request_handler)
+        return await begun
 
     def handle_error(
         self,

@@ -46,6 +46,7 @@ class Filter(Protocol):
 INFO: Final = web.RequestKey("info", RequestInfo)
 USER: Final = web.RequestKey("user", User)
 AUDIT_ID: Final = web.RequestKey("audit_id", str)
+PEER: Final = web.RequestKey("peer", Peer)
 
 _AUDIT_ID: Final = "Audit-Id"
 _MAX_AUDIT_ID: Final = 256
@@ -83,8 +84,12 @@ def answering(shutdown: Shutdown) -> Filter:
     async def answer(request: web.BaseRequest, handler: Handler) -> web.StreamResponse:
         request[AUDIT_ID] = _audit_id(request.headers.get(_AUDIT_ID, ""))
         request[INFO] = read(request)
+        peer = _peer(request)
+        if peer is not None:
+            request[PEER] = peer
         try:
-            await _expect(request)
+            if "Expect" in request.headers:
+                await _expect(request)
             response = refuse_late(request) if shutdown.draining else await handler(request)
         except StatusError as error:
             response = respond_status(request, error)
@@ -93,7 +98,6 @@ def answering(shutdown: Shutdown) -> Filter:
         except Exception:  # noqa: BLE001 # the one place where a bug becomes an answer; it is logged in full
             _log.exception("%s %s failed", request.method, request.path, extra=values(audit_ID=request[AUDIT_ID]))
             response = respond_text(_PANIC, 500)
-        peer = _peer(request)
         if shutdown.draining or (peer and not peer.was_asked):
             response.force_close()
         return response
@@ -107,10 +111,7 @@ async def _expect(request: web.BaseRequest) -> None:
     Raises:
         HTTPExpectationFailed: it expects something else.
     """
-    expected = request.headers.get("Expect")
-    if expected is None:
-        return
-    if expected.lower() != "100-continue":
+    if request.headers["Expect"].lower() != "100-continue":
         raise web.HTTPExpectationFailed(text="unknown Expect")
     if request.version >= HttpVersion11:
         await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
@@ -178,8 +179,7 @@ def authenticating(authenticator: Authenticator, open_paths: Container[str]) -> 
     """
 
     async def authenticate(request: web.BaseRequest, handler: Handler) -> web.StreamResponse:
-        peer = _peer(request)
-        info = request[INFO]
+        peer, info = request.get(PEER), request[INFO]
         if not _can_tell(authenticator, peer) and (info.is_resource_request or info.path not in open_paths):
             raise ServiceUnavailable("the server does not know yet which callers to trust", retry_after_seconds=1)
         peer = peer or _NO_PEER
@@ -204,7 +204,7 @@ def _can_tell(authenticator: Authenticator, peer: Peer | None) -> bool:
     """Whether it is known whom to trust, and was when the connection began: else its certificate was not asked for."""
     if authenticator.config is None:
         return False
-    return peer is None or not authenticator.config.verifiers or peer.was_asked
+    return peer is None or peer.was_asked or not authenticator.config.verifiers
 
 
 def authorizing(authorizer: Authorizer) -> Filter:

@@ -13,6 +13,7 @@ import orjson
 from aiohttp import web
 
 from apiserver.serving.durations import DurationError, parse_duration
+from apiserver.serving.eager import Begun, in_task
 from apiserver.serving.filters import INFO, USER, Filter, Handler
 from apiserver.serving.health import is_health_path
 from apiserver.serving.request_info import RequestInfo
@@ -53,21 +54,32 @@ async def ending_in_time(request: web.BaseRequest, handler: Handler) -> web.Stre
     """
     if is_long_running(request[INFO]):
         return await handler(request)
+    seconds = _seconds_for(request)
     response: web.StreamResponse | None = None
-    limit = asyncio.timeout(_seconds_for(request))
+
+    async def answer() -> web.StreamResponse:
+        nonlocal response
+        response = await handler(request)
+        if isinstance(response, web.Response) and (response.content_length or 0) > _BUFFERED_BYTES:
+            await _write(request, response)
+        return response
+
+    begun = Begun(answer())
+    if begun.done:
+        return begun.result
+    await in_task()  # what waits is timed; what does not is over already
+    limit = asyncio.timeout(seconds)
     try:
         async with limit:
-            response = await handler(request)
-            if isinstance(response, web.Response) and (response.content_length or 0) > _BUFFERED_BYTES:
-                await _write(request, response)
+            return await begun
     except TimeoutError:
         if not limit.expired():
             raise
-        request[TERMINATED] = 504
-        if response is None or not response.prepared:
-            return _timed_out()
-        if request.transport is not None:
-            request.transport.abort()  # the client sees a broken answer, not a short one
+    request[TERMINATED] = 504
+    if response is None or not response.prepared:
+        return _timed_out()
+    if request.transport is not None:
+        request.transport.abort()  # the client sees a broken answer, not a short one
     return response
 
 

@@ -17,11 +17,12 @@ from typing import Final
 import orjson
 from aiohttp import web
 
+from apiserver.serving.eager import in_task
 from apiserver.serving.negotiation import JSON, META_GROUP, PARTIAL, PARTIAL_LIST, TABLE, Representation, negotiate
 from apiserver.serving.options import GET_OPTIONS, read_options
 from apiserver.serving.pages import Page, read_page
 from apiserver.serving.request_info import RequestInfo, is_true_like
-from apiserver.serving.resources import GroupVersion, Resource, Subresource
+from apiserver.serving.resources import Document, GroupVersion, Resource, Subresource
 from apiserver.serving.responses import respond
 from apiserver.serving.selectors import METADATA_FIELDS, Selection, make_selection
 from apiserver.serving.status import BadRequest, MethodNotAllowed, NotAcceptable, NotFound, TooManyRequests
@@ -105,14 +106,15 @@ class Reading:
         representation = negotiate(request.headers.get("Accept", ""))
         async with resource.store.open(info.namespace) as store:
             await self._wait_for_version(request, store)
-        parameters = {name: request.query.getall(name) for name in request.query.keys() - GET_OPTIONS}
+        query = request.query if request.query_string else {}
+        parameters = {name: request.query.getall(name) for name in query.keys() - GET_OPTIONS}
         with self._turn(resource, subresource):
             found = await subresource.read(info.namespace, info.name, parameters)
             if found is None:
                 raise NotFound.object(info.group, info.resource, info.name)
             write = bind(self._represent, request, found, subresource.layout, representation)
             is_quick = representation.media_type == JSON and not representation.convert_to
-            if is_quick or len(subresource.layout.rows(found)) <= _ROWS_IN_PASSING:
+            if is_quick or len(subresource.layout.rows(found.object)) <= _ROWS_IN_PASSING:
                 return write()
             return await asyncio.get_running_loop().run_in_executor(self._writer, write)
 
@@ -130,14 +132,18 @@ class Reading:
             self._running[name] -= 1
 
     def _represent(
-        self, request: web.BaseRequest, found: Object, layout: Layout, representation: Representation
+        self, request: web.BaseRequest, found: Document, layout: Layout, representation: Representation
     ) -> web.StreamResponse:
         if representation.convert_to:
-            return self._converted(request, found, layout, representation)
-        return respond(request, found, representation)
+            return self._converted(request, found.object, layout, representation)
+        if representation.media_type == JSON:
+            return respond(request, found.body, representation)
+        return respond(request, found.object, representation)
 
     async def _wait_for_version(self, request: web.BaseRequest, store: ResourceStore) -> None:
         """A version asked of one object is the oldest that will do."""
+        if not request.query_string:
+            return
         if is_true_like(request.query.get("export", "false")):
             raise BadRequest("the export parameter, deprecated since v1.14, is no longer supported")
         version = request.query.get("resourceVersion", "")
@@ -170,6 +176,7 @@ class Reading:
         selection = self._selection(request.query, resource)
         include = read_include(request.query if representation.convert_to == TABLE else {})
         encoder = Encoder(representation, resource.layout, include)
+        await in_task()
         async with resource.store.open(info.namespace) as store:
             watch = Watch(
                 store=store,

@@ -3,6 +3,8 @@
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+import orjson
+
 from apiserver.serving.openapi import OpenAPI
 from apiserver.serving.selectors import FieldGetter
 from apiserver.serving.store import Stores
@@ -10,6 +12,27 @@ from apiserver.serving.tables import Layout, Object
 
 Parameters = Mapping[str, Sequence[str]]
 """The query of a request without what every resource takes: name to the values, as often as it was given."""
+
+
+class Document:
+    """What a subresource says; its JSON is written once, however often it is answered with.
+
+    Args:
+        read: the object.
+    """
+
+    __slots__ = ("_body", "object")
+
+    def __init__(self, read: Object) -> None:
+        self.object = read
+        self._body: bytes | None = None
+
+    @property
+    def body(self) -> bytes:
+        """It as compact JSON with the newline that ends it."""
+        if self._body is None:
+            self._body = orjson.dumps(self.object, option=orjson.OPT_APPEND_NEWLINE)
+        return self._body
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +52,7 @@ class Subresource:
     name: str
     kind: str
     layout: Layout
-    read: Callable[[str, str, Parameters], Awaitable[Object | None]]
+    read: Callable[[str, str, Parameters], Awaitable[Document | None]]
     at_once: int | None = None
 
     verbs: tuple[str, ...] = ("get",)

@@ -28,6 +28,11 @@ class ReviewCache(Generic[_Question, _Answer]):
         self._remembered: OrderedDict[_Question, tuple[float, _Answer]] = OrderedDict()
         self._asking: dict[_Question, asyncio.Task[_Answer]] = {}
 
+    def recall(self, question: _Question) -> _Answer | None:
+        """The answer if it is remembered and still counts, without a turn of the event loop."""
+        entry = self._entry(question)
+        return None if entry is None else entry[1]
+
     async def get(
         self, question: _Question, ask: Callable[[], Coroutine[Any, Any, _Answer]], *, remember: bool = True
     ) -> _Answer:
@@ -37,15 +42,21 @@ class ReviewCache(Generic[_Question, _Answer]):
             TimeoutError: no answer within 30 seconds.
             Exception: whatever asking raised.
         """
-        entry = self._remembered.get(question)
-        if entry is not None and self._clock() < entry[0]:
-            self._remembered.move_to_end(question)
+        entry = self._entry(question)
+        if entry is not None:
             return entry[1]
         asking = self._asking.get(question)
         if asking is None:
             asking = self._asking[question] = asyncio.create_task(self._ask(question, ask, remember=remember))
             asking.add_done_callback(lambda task: self._finish(question, task))
         return await asyncio.shield(asking)
+
+    def _entry(self, question: _Question) -> tuple[float, _Answer] | None:
+        entry = self._remembered.get(question)
+        if entry is None or self._clock() >= entry[0]:
+            return None
+        self._remembered.move_to_end(question)
+        return entry
 
     async def _ask(
         self, question: _Question, ask: Callable[[], Coroutine[Any, Any, _Answer]], *, remember: bool

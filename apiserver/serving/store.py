@@ -5,7 +5,7 @@ import hashlib
 import math
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
@@ -115,6 +115,7 @@ class ResourceStore:
         self.watchers = 0
         self._flush: asyncio.TimerHandle | None = None
         self._news = asyncio.Event()
+        self._opened = nullcontext(self)  # one for all requests: it holds nothing
 
     # What it is told.
 
@@ -169,10 +170,9 @@ class ResourceStore:
 
     # What it answers.
 
-    @asynccontextmanager
-    async def open(self, _: str) -> AsyncIterator["ResourceStore"]:
+    def open(self, _: str) -> AbstractAsyncContextManager["ResourceStore"]:
         """Itself: one store holds every namespace."""
-        yield self
+        return self._opened
 
     def get(self, key: Key) -> Stored | None:
         """One object, or None."""
@@ -218,8 +218,9 @@ class ResourceStore:
         Raises:
             TooLargeVersion: it lies in the future.
         """
-        self._update()
-        if version is None or self.history.position(version) is not None:
+        if version is None:  # whoever reads brings it up to date
+            return
+        if self.history.position(version) is not None:
             return
         self._versions.follow(version)
         deadline = self._clock() + FRESH_SECONDS

@@ -13,10 +13,10 @@ from apiserver.gpu.nodes import Compute, Node
 from apiserver.serving.filters import only_loopback
 from apiserver.serving.handlers import Handlers
 from apiserver.serving.health import Health
-from apiserver.serving.resources import GroupVersion, Parameters, Resource, Subresource
+from apiserver.serving.resources import Document, GroupVersion, Parameters, Resource, Subresource
 from apiserver.serving.server import make_app
 from apiserver.serving.store import ResourceStore
-from apiserver.serving.tables import Column, Layout, Object
+from apiserver.serving.tables import Column, Layout
 from apiserver.serving.versions import VersionSource
 from openapi.answers import problems
 from tests.http.apps import AppServer, Client
@@ -155,12 +155,12 @@ class Toy:
             "toys.io", "v1", [Resource("toys", "toy", "Toy", False, store, columns, subresources=[slow])]
         )
 
-    async def read(self, _: str, name: str, parameters: Parameters) -> Object:
+    async def read(self, _: str, name: str, parameters: Parameters) -> Document:
         """Wait, and answer."""
         self.asked.append(parameters)
         self.entered.release()
         await self.go.wait()
-        return {"apiVersion": "toys.io/v1", "kind": "Slow", "metadata": {"name": name}}
+        return Document({"apiVersion": "toys.io/v1", "kind": "Slow", "metadata": {"name": name}})
 
 
 SLOW = "/apis/toys.io/v1/toys/a/slow"

@@ -14,7 +14,7 @@ from aiohttp.pytest_plugin import AiohttpClient
 from apiserver.serving import history
 from apiserver.serving.handlers import Handlers
 from apiserver.serving.health import Health
-from apiserver.serving.resources import GroupVersion, Parameters, Resource, Subresource
+from apiserver.serving.resources import Document, GroupVersion, Parameters, Resource, Subresource
 from apiserver.serving.server import make_app
 from apiserver.serving.store import ResourceStore
 from apiserver.serving.tables import Column, Layout
@@ -64,9 +64,9 @@ class Toys:
         content = {"apiVersion": "toys.example.com/v1", "kind": "Box", "metadata": {"name": name}}
         self.boxes.put(("", name), content)
 
-    async def _lid(self, namespace: str, name: str, _: Parameters) -> Json | None:
+    async def _lid(self, namespace: str, name: str, _: Parameters) -> Document | None:
         box = self.boxes.get((namespace, name))
-        return None if box is None else {**box.object, "kind": "Lid"}
+        return None if box is None else Document({**box.object, "kind": "Lid"})
 
 
 @pytest.fixture

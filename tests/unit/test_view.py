@@ -1,11 +1,13 @@
 """The live view: deltas, and that they add up to the same as a view built from nothing."""
 
 from dataclasses import replace
+from random import Random
 from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
+from apiserver.catalog.gpuclasscatalog import Pages, catalog_object
 from apiserver.cluster.view import ClassReport, View, Waiting
 from apiserver.gpu.classes import GPUClass
 from apiserver.gpu.nodes import Node
@@ -236,3 +238,28 @@ def test_each_reader_takes_its_own() -> None:
         assert "gpu" in taken.names
         assert taken.departed["gpu"].gpu_class.resource_name == R
         assert reader.take().names == set()
+
+
+WHAT_ONLY_PAGES_TELL = st.lists(
+    st.tuples(st.just("reject_pod"), st.tuples(st.just("ns"), NAMES))
+    | st.tuples(st.just("set_mapped"), st.dictionaries(st.sampled_from(RESOURCES), st.just(("dra",))))
+    | st.tuples(st.just("set_permits"), st.sampled_from([Permits(), Permits({R}), Permits({R}, stale=True)])),
+    max_size=5,
+)
+
+
+@given(DELTAS, WHAT_ONLY_PAGES_TELL, st.randoms(use_true_random=False))
+def test_a_page_is_never_older_than_the_view(
+    deltas: list[tuple[str, Any]], more: list[tuple[str, Any]], random: Random
+) -> None:
+    """After every change the page that is kept says what one made from nothing says."""
+    view = View()
+    pages = Pages(view)
+    mixed = [*deltas, *more]
+    random.shuffle(mixed)
+    for verb, value in mixed:
+        getattr(view, verb)(value)
+        for name in ("a", "b", "c"):
+            page = pages.page(name)
+            assert (None if page is None else page.object) == catalog_object(view, name)
+            assert pages.page(name) is page
