@@ -3,7 +3,7 @@
 Everything is read when it is asked for, so that following and counting cost nothing for it.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from prometheus_client.core import Metric
@@ -11,8 +11,9 @@ from prometheus_client.registry import Collector
 
 from apiserver.catalog.gpuclasses import figures, int64
 from apiserver.cluster.reflector import Reflector
-from apiserver.cluster.view import View
+from apiserver.cluster.view import ClassReport, View
 from apiserver.delegation import AUTHN_REVIEWS, AUTHZ_REVIEWS, Reviews
+from apiserver.gpu.capacity import Tally
 from apiserver.measured import Measured
 from apiserver.serving.metrics import AccessMetrics, Metrics, RequestMetrics, counter, gauge
 
@@ -31,12 +32,17 @@ _NO_ANSWER: Final = "<error>"
 
 def make_metrics(measured: Measured) -> Metrics:
     """The metrics of a server."""
-    collectors: list[Collector] = [RequestMetrics(measured.served, measured.traffic, measured.inflight)]
+    return Metrics(*collectors(measured))
+
+
+def collectors(measured: Measured) -> list[Collector]:
+    """What is measured of a server, besides its process."""
+    found: list[Collector] = [RequestMetrics(measured.served, measured.traffic, measured.inflight)]
     if measured.access is not None:
         access = measured.access
-        collectors += AccessMetrics(access.authenticator, access.authorizer), ReviewMetrics(access.reviews)
-    collectors += ReflectorMetrics(measured.reflectors), ClassMetrics(measured.view, measured.untold)
-    return Metrics(*collectors)
+        found += AccessMetrics(access.authenticator, access.authorizer), ReviewMetrics(access.reviews)
+    found += ReflectorMetrics(measured.reflectors), ClassMetrics(measured.view, measured.untold)
+    return found
 
 
 class ReflectorMetrics(Collector):
@@ -107,22 +113,33 @@ class ClassMetrics(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """One sample for each class, and for each resource name that is sold."""
-        if self._untold() is None:
-            yield from self._of_classes()
-            yield from self._of_resources()
+        is_told = self._untold() is None
+        yield gauge(
+            "gpuclass_catalog_view_current",
+            "1 while the figures of classes are told, 0 while reading them is refused with 503.",
+            (),
+            [((), is_told)],
+        )
+        if is_told:
+            reports = [(name, report) for name in sorted(self._view.names()) if (report := self._view.report(name))]
+            pending = {name: int64(self._view.waiting(name).pending) for name, _ in reports}
+            yield from self._of_classes(reports, pending)
+            yield from self._of_resources({each.gpu_class.resource_name: pending[name] for name, each in reports})
 
-    def _of_classes(self) -> Iterator[Metric]:
-        reports = [(name, report) for name in sorted(self._view.names()) if (report := self._view.report(name))]
+    def _of_classes(self, reports: list[tuple[str, ClassReport]], pending: Mapping[str, int]) -> Iterator[Metric]:
         status = [((name,), figures(report)) for name, report in reports]
         for key, documentation in (
             ("allocatable", "Devices that the nodes eligible for the class offer."),
             ("requested", "Devices held by pods on nodes eligible for the class."),
             ("free", "Devices free now on nodes eligible for the class."),
+            ("overcommitted", "Devices that pods hold beyond what their node offers, on nodes eligible for the class."),
+            ("unavailable", "Devices that are sick, or on nodes not eligible for the class."),
         ):
             samples = [(labels, each[key]) for labels, each in status]
             yield gauge(f"gpuclass_devices_{key}", f"{documentation} {_SHARED}", _CLASS, samples)
-        pending = [((name,), int64(self._view.waiting(name).pending)) for name, _ in reports]
-        yield gauge("gpuclass_devices_pending", "Devices that pods without a node ask for.", _CLASS, pending)
+        waiting = [((name,), count) for name, count in pending.items()]
+        documentation = f"Devices that pods without a node ask for. {_SHARED}"
+        yield gauge("gpuclass_devices_pending", documentation, _CLASS, waiting)
         largest = [(labels, each["maxFreePerNode"]) for labels, each in status]
         yield gauge(
             "gpuclass_max_free_per_node", "The most devices of the class free on any one node.", _CLASS, largest
@@ -130,12 +147,27 @@ class ClassMetrics(Collector):
         offered = [((name, str(report.offer.reason)), report.offer.offered) for name, report in reports]
         yield gauge("gpuclass_offered", "Whether the class can be ordered, and why.", ("class", "reason"), offered)
 
-    def _of_resources(self) -> Iterator[Metric]:
+    def _of_resources(self, pending: Mapping[str, int]) -> Iterator[Metric]:
         tallies = [((name,), tally) for name, tally in self._view.resources()]
         for key, documentation in (
             ("allocatable", "Devices of the resource name that nodes offer."),
             ("requested", "Devices of the resource name held by pods."),
             ("free", "Devices of the resource name free now."),
+            ("overcommitted", "Devices of the resource name that pods hold beyond what their node offers."),
         ):
-            samples = [(labels, int64(getattr(tally, key))) for labels, tally in tallies]
-            yield gauge(f"gpuclass_resource_devices_{key}", f"{documentation} {_ONCE}", _RESOURCE, samples)
+            yield self._of_resource(key, f"{documentation} {_ONCE}", tallies)
+        for key, documentation in (
+            ("unavailable", "Devices of the resource name that are sick, or on nodes eligible for no class."),
+            (
+                "unhealthy",
+                "Devices of the resource name that a node has and does not offer, eligible or not: the sick.",
+            ),
+        ):
+            yield self._of_resource(key, documentation, tallies)
+        waiting = [(labels, pending[labels[0]]) for labels, _ in tallies]
+        documentation = "Devices of the resource name that pods without a node ask for."
+        yield gauge("gpuclass_resource_devices_pending", documentation, _RESOURCE, waiting)
+
+    def _of_resource(self, key: str, documentation: str, tallies: list[tuple[tuple[str], Tally]]) -> Metric:
+        samples = [(labels, int64(getattr(tally, key))) for labels, tally in tallies]
+        return gauge(f"gpuclass_resource_devices_{key}", documentation, _RESOURCE, samples)

@@ -153,7 +153,7 @@ class View:
     def resources(self) -> Iterator[tuple[str, Tally]]:
         """Each resource name that is sold, with its totals: devices that several classes sell count once.
 
-        A node counts when it is eligible for any of the classes.
+        A node counts when it is eligible for any of the classes; what it has, sick or not, counts anyway.
         """
         for resource, sellers in sorted(self._sellers.items()):
             states = [self._classes[name] for name in sellers]
@@ -162,7 +162,7 @@ class View:
             elif resource and states:
                 shares: dict[str, NodeShare] = {}
                 for state in states:
-                    shares |= {name: share for name, share in state.shares.items() if share.eligible}
+                    shares |= {name: each for name, each in state.shares.items() if each.eligible or name not in shares}
                 yield resource, make_tally(shares.values())
 
     def unread_pods(self) -> list[PodKey]:

@@ -53,12 +53,15 @@ class NodeShare:
         allocatable: devices the kubelet offers to pods.
         requested: devices asked for by pods bound to the node; may exceed allocatable.
         eligible: the class's pods may be placed here and stay.
+        unhealthy: devices of the node's capacity that the kubelet does not offer, eligible or not; 0 where a figure
+            cannot be read.
     """
 
     capacity: int = 0
     allocatable: int = 0
     requested: int = 0
     eligible: bool = False
+    unhealthy: int = 0
 
     @property
     def free(self) -> int:
@@ -106,12 +109,14 @@ def node_share(gpu_class: GPUClass, node: Node, requested: int, selector: Mappin
         requested: devices of the class's resource asked for by pods bound to the node.
         selector: the configured node selector.
     """
-    selected = matches_selector(node.labels, selector)
+    capacity = node.capacity.get(gpu_class.resource_name, 0) if matches_selector(node.labels, selector) else 0
+    allocatable = node.allocatable.get(gpu_class.resource_name, 0)
     return NodeShare(
-        capacity=node.capacity.get(gpu_class.resource_name, 0) if selected else 0,
-        allocatable=node.allocatable.get(gpu_class.resource_name, 0),
+        capacity=capacity,
+        allocatable=allocatable,
         requested=requested,
         eligible=not exclusions(gpu_class, node, selector),
+        unhealthy=0 if gpu_class.resource_name in node.malformed else max(0, capacity - allocatable),
     )
 
 
@@ -151,12 +156,14 @@ class Tally:
         allocatable: over eligible nodes.
         requested: over eligible nodes; may exceed allocatable.
         overcommitted: over eligible nodes, max(0, requested - allocatable) of each.
+        unhealthy: over selected nodes.
     """
 
     capacity: int = 0
     allocatable: int = 0
     requested: int = 0
     overcommitted: int = 0
+    unhealthy: int = 0
     _free_values: Counter[int] = field(default_factory=Counter)
 
     @property
@@ -189,6 +196,7 @@ class Tally:
 
     def _count(self, share: NodeShare, sign: int) -> None:
         self.capacity += sign * share.capacity
+        self.unhealthy += sign * share.unhealthy
         if not share.eligible:
             return
         self.allocatable += sign * share.allocatable

@@ -19,11 +19,13 @@ from apiserver.serving.authentication import Authenticator
 from apiserver.serving.authorization import Authorizer
 from apiserver.serving.limits import Inflight
 from apiserver.serving.resources import GroupVersion
-from apiserver.serving.traffic import Figures, Histogram, Route, Traffic
+from apiserver.serving.traffic import DURATION_BUCKETS, Figures, Histogram, Route, Traffic, total
 
 _ROUTE: Final = Route._fields
 _WITH_DRY_RUN: Final = (_ROUTE[0], "dry_run", *_ROUTE[1:])
 _RESOURCE: Final = ("group", "version", "resource")
+_SLI_BUCKETS: Final = DURATION_BUCKETS[2:]
+"""Nothing here waits for a webhook or in a queue, so these are the durations once more, without the finest bounds."""
 _NAMED_WITHOUT_TOTAL: Final = re.compile(rb"^((?:# (?:HELP|TYPE) )?authentication_attempts)_total\b", re.MULTILINE)
 """The library ends the name of every counter in `_total`; Kubernetes has one without."""
 
@@ -129,6 +131,12 @@ class RequestMetrics(Collector):
             "subresource, scope and component.",
             labels=_WITH_DRY_RUN,
         )
+        indicators = HistogramMetricFamily(
+            "apiserver_request_sli_duration_seconds",
+            "Response latency distribution (not counting webhook duration and priority & fairness queue wait times) in "
+            "seconds for each verb, group, version, resource, subresource, scope and component.",
+            labels=_ROUTE,
+        )
         sizes = HistogramMetricFamily(
             "apiserver_response_sizes",
             "Response size distribution in bytes for each group, version, verb, resource, subresource, scope and "
@@ -138,9 +146,11 @@ class RequestMetrics(Collector):
         for route, figures in routes:
             for dry_run, histogram in figures.durations.items():
                 _add(durations, _with_dry_run(route, dry_run), histogram)
+            _add(indicators, route, total(figures.durations.values(), _SLI_BUCKETS))
             if any(figures.sizes.counts):
                 _add(sizes, route, figures.sizes)
         yield durations
+        yield indicators
         yield sizes
 
 

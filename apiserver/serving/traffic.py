@@ -8,7 +8,7 @@ Source: apiserver pkg/endpoints/metrics/metrics.go of Kubernetes 1.37.
 
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final, NamedTuple
 
@@ -88,6 +88,22 @@ class Histogram:
             total += count
             found.append((bound, total))
         return found
+
+
+def total(parts: Iterable[Histogram], bounds: Sequence[float]) -> Histogram:
+    """All values of these histograms in one.
+
+    Args:
+        parts: of the same bounds.
+        bounds: what remains of those, without the lowest.
+    """
+    whole = Histogram(bounds)
+    for part in parts:
+        spare = len(part.counts) - len(whole.counts)
+        merged = [sum(part.counts[: spare + 1]), *part.counts[spare + 1 :]]
+        whole.counts = [one + other for one, other in zip(whole.counts, merged, strict=True)]
+        whole.sum += part.sum
+    return whole
 
 
 class Figures:

@@ -14,11 +14,13 @@ from tests.cluster.catalog import CatalogServer
 from tests.cluster.cleaning import left_as_found
 from tests.cluster.client import Client
 from tests.cluster.control_plane import ControlPlane
+from tests.monitoring.judging import Promjudge, find_promjudge
 
 T = TypeVar("T")
 
 HERE = Path(__file__).parent
 FOUND = pytest.StashKey[Binaries | UnavailableError]()
+JUDGE_FOUND = pytest.StashKey[Path | UnavailableError]()
 OLDER_FOUND = pytest.StashKey[Path | UnavailableError]()
 NEWEST, OLDEST = "1.37", "1.34"
 
@@ -40,6 +42,11 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         stash[FOUND] = find_binaries(announce)
     except UnavailableError as error:
         stash[FOUND] = error
+    if any("promjudge" in getattr(item, "fixturenames", ()) for item in session.items):
+        try:
+            stash[JUDGE_FOUND] = find_promjudge(announce)
+        except UnavailableError as error:
+            stash[JUDGE_FOUND] = error
     if any(_is_for_oldest(item) for item in session.items):
         try:
             stash[OLDER_FOUND] = find_older_kube_apiserver(announce)
@@ -57,6 +64,12 @@ def announce(pytestconfig: pytest.Config) -> Callable[[str], None]:
 def binaries(pytestconfig: pytest.Config) -> Binaries:
     """The programs of the control plane; without them the test is skipped, and in CI it fails."""
     return _required(pytestconfig.stash[FOUND])
+
+
+@pytest.fixture(scope="session")
+def promjudge(pytestconfig: pytest.Config) -> Promjudge:
+    """Prometheus' and Grafana's packages as judges; without them the test is skipped, and in CI it fails."""
+    return Promjudge(_required(pytestconfig.stash[JUDGE_FOUND]))
 
 
 @pytest.fixture(scope="session")

@@ -19,6 +19,9 @@ from apiserver.cluster.client import connect
 from apiserver.cluster.live import Live
 from apiserver.cluster.view import View
 from apiserver.delegation import Reviews
+from apiserver.gpu.classes import GPUClass
+from apiserver.gpu.nodes import Node
+from apiserver.gpu.pods import Pod
 from apiserver.measured import Access, Measured
 from apiserver.serving.authentication import AuthenticationConfig, Authenticator
 from apiserver.serving.authorization import Authorizer
@@ -43,6 +46,9 @@ UPSTREAM = {
     "apiserver_request_duration_seconds_sum": ROUTE | {"dry_run"},
     "apiserver_request_duration_seconds_count": ROUTE | {"dry_run"},
     "apiserver_longrunning_requests": ROUTE,
+    "apiserver_request_sli_duration_seconds_bucket": ROUTE | {"le"},
+    "apiserver_request_sli_duration_seconds_sum": ROUTE,
+    "apiserver_request_sli_duration_seconds_count": ROUTE,
     "apiserver_response_sizes_bucket": ROUTE | {"le"},
     "apiserver_response_sizes_sum": ROUTE,
     "apiserver_response_sizes_count": ROUTE,
@@ -57,6 +63,8 @@ UPSTREAM = {
 BUCKETS = {
     "apiserver_request_duration_seconds_bucket": "0.005 0.025 0.05 0.1 0.2 0.4 0.6 0.8 1 1.25 1.5 2 3 4 5 6 8 10 15 20 "
     "30 45 60 +Inf",
+    "apiserver_request_sli_duration_seconds_bucket": "0.05 0.1 0.2 0.4 0.6 0.8 1 1.25 1.5 2 3 4 5 6 8 10 15 20 30 45 "
+    "60 +Inf",
     "apiserver_response_sizes_bucket": "1000 10000 100000 1e+06 1e+07 1e+08 1e+09 +Inf",
 }
 """In the words of Go, for the bound is a label."""
@@ -311,16 +319,66 @@ async def test_figures_of_classes(client: Client, cluster: Cluster) -> None:
         "gpuclass_devices_allocatable": 4,
         "gpuclass_devices_requested": 1,
         "gpuclass_devices_free": 3,
+        "gpuclass_devices_overcommitted": 0,
+        "gpuclass_devices_unavailable": 0,
         "gpuclass_devices_pending": 0,
         "gpuclass_max_free_per_node": 3,
         "gpuclass_offered": 1,
     }
     assert total(samples, "gpuclass_offered", reason="Offered") == 1
     assert total(samples, "gpuclass_resource_devices_free", resource=RESOURCE) == 3
+    assert total(samples, "gpuclass_catalog_view_current") == 1
     cluster.unsynced = "out of date"
     samples = await scraped(client)
     assert not [each for each in samples if each.name.startswith(("gpuclass_devices", "gpuclass_offered"))]
     assert not [each for each in samples if each.name.startswith(("gpuclass_resource", "gpuclass_max"))]
+    assert [each.value for each in samples if each.name == "gpuclass_catalog_view_current"] == [0]
+
+
+async def test_size(measured: Measured, cluster: Cluster) -> None:
+    """A class and a resource name each have a fixed number of series; nodes, pods and tenants have none."""
+
+    async def series(prefix: str) -> int:
+        samples = parsed((await measured.text()).decode())
+        return len([each for each in samples if each.name.startswith("gpuclass_") and prefix in each.name])
+
+    per_class, per_resource = (
+        await series("") - await series("resource") - await series("catalog"),
+        await series("resource"),
+    )
+    others = await series("catalog")
+    assert (per_class, per_resource) == (8, 7)
+    for number in range(100):
+        resource = f"example.com/{number % 20}"
+        cluster.view.apply_class(GPUClass(f"class-{number}", resource_name=resource))
+        cluster.view.apply_node(Node(f"node-{number}", capacity={resource: 8}, allocatable={resource: 7}))
+        for pod in range(10):
+            cluster.view.apply_pod(
+                Pod(f"tenant-{pod}", f"pod-{number}", f"node-{number}" if pod else "", {resource: 1})
+            )
+    assert await series("resource") == 21 * per_resource
+    assert await series("") == 101 * per_class + 21 * per_resource + others
+    text = (await measured.text()).decode()
+    assert not [word for word in ("node-1", "pod-1", "tenant-") if word in text]
+
+
+@pytest.mark.parametrize("resource", ["example.com/shared", "example.com/alone"])
+async def test_pool_counts_once(measured: Measured, cluster: Cluster, resource: str) -> None:
+    """Classes that share a resource name each tell all its devices; by resource name, each device is told once."""
+    sellers = ("one", "other") if resource.endswith("shared") else ("one",)
+    for name in sellers:
+        cluster.view.apply_class(GPUClass(name, resource_name=resource))
+    cluster.view.apply_node(Node("a", capacity={resource: 8}, allocatable={resource: 6}))
+    cluster.view.apply_node(Node("b", capacity={resource: 4}, allocatable={resource: 3}, unschedulable=True))
+    cluster.view.apply_pod(Pod("ns", "p", "a", {resource: 7}))
+    cluster.view.apply_pod(Pod("ns", "q", "", {resource: 2}))
+    samples = parsed((await measured.text()).decode())
+    found = {each.name.rpartition("_")[2]: each.value for each in samples if each.labels.get("resource") == resource}
+    once = {"allocatable": 6, "requested": 7, "free": 0, "overcommitted": 1, "unavailable": 6, "pending": 2}
+    assert found == {**once, "unhealthy": 3}
+    for key, value in once.items():
+        told = {name: total(samples, f"gpuclass_devices_{key}", **{"class": name}) for name in sellers}
+        assert told == dict.fromkeys(sellers, value)
 
 
 async def test_index(client: Client) -> None:
@@ -387,7 +445,10 @@ async def test_stale(tmp_path: Path) -> None:
         apiserver.put(CLASSES, "one", spec=SPEC)
         kubeconfig = write_kubeconfig(tmp_path / "kubeconfig", apiserver.url)
         async with await connect(kubeconfig, user_agent="test") as client:
-            assert not [each for each in parsed((await measured.text()).decode()) if each.name.startswith("gpuclass")]
+            before = parsed((await measured.text()).decode())
+            assert [(each.name, each.value) for each in before if each.name.startswith("gpuclass")] == [
+                ("gpuclass_catalog_view_current", 0)
+            ]
             following = asyncio.create_task(live.run(client))
             await until(lambda: live.untold() is None)
             fresh = parsed((await measured.text()).decode())
@@ -396,7 +457,7 @@ async def test_stale(tmp_path: Path) -> None:
             following.cancel()
             await asyncio.gather(following, return_exceptions=True)
     assert total(fresh, "gpuclass_offered", **{"class": "one"}) == 1
-    assert {each.name for each in stale if each.name.startswith("gpuclass_")} == {
+    assert {each.name for each in stale if each.name.startswith("gpuclass_")} == {"gpuclass_catalog_view_current"} | {
         f"gpuclass_catalog_reflector_{name}"
         for name in ("age_seconds", "synced", "events_total", "lists_total", "watches_total", "failures_total")
     }

@@ -79,7 +79,8 @@ DEVICES = st.integers(0, 2**63 - 1) | st.integers(0, 16)
 def shares(draw: st.DrawFn) -> NodeShare:
     """A share as a node can give one: capacity covers allocatable where the node is counted."""
     allocatable = draw(DEVICES)
-    return NodeShare(allocatable + draw(st.integers(0, 4)), allocatable, draw(DEVICES), draw(st.booleans()))
+    sick = draw(st.integers(0, 4))
+    return NodeShare(allocatable + sick, allocatable, draw(DEVICES), draw(st.booleans()), sick)
 
 
 @given(st.lists(shares()))
@@ -92,6 +93,7 @@ def test_identities(nodes: list[NodeShare]) -> None:
     assert tally.free == sum(share.free for share in nodes)
     assert tally.max_free_per_node == max((share.free for share in nodes), default=0)
     assert tally.unavailable == tally.capacity - tally.allocatable >= 0
+    assert tally.unhealthy == sum(share.unhealthy for share in nodes)
     assert 0 <= tally.free <= tally.allocatable
 
 

@@ -192,10 +192,12 @@ def test_resources() -> None:
     view.apply_class(GPUClass("broken"))
     view.apply_node(Node("n", capacity={R: 4}, allocatable={R: 4}))
     view.apply_node(Node("tainted", capacity={R: 8}, allocatable={R: 8}, taints=(TAINT,)))
-    view.apply_node(Node("cordoned", capacity={R: 16}, allocatable={R: 16}, unschedulable=True))
+    view.apply_node(Node("cordoned", capacity={R: 16}, allocatable={R: 13}, unschedulable=True))
     view.apply_pod(Pod("ns", "p", "n", {R: 5}))
     found = {name: (tally.allocatable, tally.requested, tally.free) for name, tally in view.resources()}
     assert found == {R: (12, 5, 8), "a.b/alone": (0, 0, 0)}
+    left_out = {name: (tally.overcommitted, tally.unavailable, tally.unhealthy) for name, tally in view.resources()}
+    assert left_out == {R: (1, 16, 3), "a.b/alone": (0, 0, 0)}
     view.delete_class("plain")
     view.delete_class("tolerant")
     assert [name for name, _ in view.resources()] == ["a.b/alone"]
