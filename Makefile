@@ -33,7 +33,8 @@ serve: setup ## Serve the example snapshot at http://127.0.0.1:8080 (PORT= for a
 
 test: setup ## Lint, type-check, and run every test, the real cluster included (WORKERS=2 test processes).
 	$(MAKE) --no-print-directory lint types
-	$(BIN)/python -m pytest --numprocesses=$(WORKERS) --dist=loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -m 'not alone' --numprocesses=$(WORKERS) --dist=loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -m alone
 
 check: test
 

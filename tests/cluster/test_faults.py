@@ -25,6 +25,7 @@ SHORT = (
 """Of those that wait for the age limit, two minutes or more, none is here."""
 
 
+@pytest.mark.alone
 @pytest.mark.timeout(600)
 def test_faults(binaries: Binaries, tmp_path: Path) -> None:
     """No figure is wrong or stale, whatever happens, and what every fault must bring about is seen."""

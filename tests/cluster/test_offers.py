@@ -193,6 +193,7 @@ def test_what_cannot_be_stored(api: Client, value: str) -> None:
         api.patch(f"{path}/q/status", {"status": {"used": {KEY: value}}})
 
 
+@pytest.mark.alone
 @pytest.mark.usefixtures("shop")
 def test_the_other_tenant_knows_at_once(api: Client, control_plane: ControlPlane) -> None:
     """After one tenant takes three of five devices the other sees two, a tenth of a second later."""
