@@ -27,6 +27,7 @@ from apiserver.measured import Access, Measured
 from apiserver.serving.authentication import Authenticator
 from apiserver.serving.authorization import Authorizer, OpenPaths
 from apiserver.serving.certificates import CertificateError, ServingContext, pair_from_files, self_signed
+from apiserver.serving.documents import Documents
 from apiserver.serving.filters import authenticating, authorizing, only_loopback
 from apiserver.serving.handlers import Handlers
 from apiserver.serving.health import Check, Health
@@ -36,6 +37,7 @@ from apiserver.serving.server import listening, make_app
 from apiserver.serving.shutdown import Shutdown
 from apiserver.serving.versions import ServerClock, VersionSource
 from apiserver.settings import Input, Settings
+from apiserver.ui import PATH, make_page
 
 _SNAPSHOT_POLL_SECONDS: Final = 1
 _SWITCH_SECONDS: Final = 0.001
@@ -48,11 +50,18 @@ unavailable, and with it the deletion of every namespace in the cluster."""
 Work = Callable[[], Coroutine[Any, Any, None]]
 """What is done besides answering; begun when it is listened already, and ended last."""
 
+Announce = Callable[[str], None]
+"""Told the URL when it is listened there."""
+
 _log = logging.getLogger(__name__)
 
 
-def serve(settings: Settings) -> None:
+def serve(settings: Settings, announce: Announce = lambda _: None) -> None:
     """Serve until SIGTERM or SIGINT.
+
+    Args:
+        settings: what to serve, and where.
+        announce: told where that is, besides the log.
 
     Raises:
         InputError: the objects to serve cannot be had.
@@ -61,7 +70,7 @@ def serve(settings: Settings) -> None:
     # A large Table is written in a thread of its own, and the loop waits so long for it at every call that gives way.
     sys.setswitchinterval(_SWITCH_SECONDS)
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        runner.run(_serve(settings))
+        runner.run(_serve(settings, announce))
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
@@ -73,13 +82,13 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return uvloop.new_event_loop
 
 
-async def _serve(settings: Settings) -> None:
+async def _serve(settings: Settings, announce: Announce) -> None:
     shutdown = Shutdown()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, _on_signal, shutdown)
     run = {Input.SNAPSHOT: _serve_snapshot, Input.LOCAL: _serve_local, Input.CLUSTER: _serve_cluster}[settings.input]
-    await run(settings, shutdown)
+    await run(settings, shutdown, announce)
     _log.info("stopped")
 
 
@@ -92,7 +101,11 @@ def _on_signal(shutdown: Shutdown) -> None:
 
 
 async def _serve_until(
-    shutdown: Shutdown, server: AbstractAsyncContextManager[str], work: Work, delay_seconds: float
+    shutdown: Shutdown,
+    server: AbstractAsyncContextManager[str],
+    work: Work,
+    delay_seconds: float,
+    announce: Announce,
 ) -> None:
     """Listen, then work until told to end; the work goes on until the last request is answered.
 
@@ -103,6 +116,7 @@ async def _serve_until(
     try:
         async with server as url:
             _log.info("serving at %s", url)  # for the person or the harness that waits for it
+            announce(url)
             working = asyncio.create_task(work(), name="work")
             told = asyncio.create_task(shutdown.wait(), name="shutdown")
             await asyncio.wait((working, told), return_when=asyncio.FIRST_COMPLETED)
@@ -121,14 +135,15 @@ async def _serve_until(
 # From a file.
 
 
-async def _serve_snapshot(settings: Settings, shutdown: Shutdown) -> None:
+async def _serve_snapshot(settings: Settings, shutdown: Shutdown, announce: Announce) -> None:
     view, tenancy = make_view(settings), make_tenancy(settings)
     load_snapshot(settings.snapshot).fill(view, tenancy, kubevirt=settings.kubevirt)
     versions = VersionSource(ServerClock(wall=datetime.now(UTC).timestamp()))
     health = Health(ready={"shutdown": shutdown.problem})
     inflight = Inflight(settings.max_requests_inflight)
     served = _install(settings, view, tenancy, versions, lambda: None, lambda: None)
-    handlers = _measured(Measured(served, inflight, view), health)
+    name = "standard input" if settings.snapshot == STDIN else Path(settings.snapshot).name
+    handlers = _measured(Measured(served, inflight, view), health, {PATH: make_page(name)})
     app = make_app(handlers, [only_loopback, ending_in_time, limiting(inflight)], shutdown)
     server = listening(app, address=settings.bind_address, port=settings.insecure_port)
 
@@ -137,7 +152,7 @@ async def _serve_snapshot(settings: Settings, shutdown: Shutdown) -> None:
             await asyncio.Event().wait()
         await _reload_on_change(settings, view, tenancy, health)
 
-    await _serve_until(shutdown, server, work, settings.shutdown_delay)
+    await _serve_until(shutdown, server, work, settings.shutdown_delay, announce)
 
 
 async def _reload_on_change(settings: Settings, view: View, tenancy: Tenancy | None, health: Health) -> None:
@@ -174,14 +189,15 @@ def _stamp(file: Path) -> tuple[int, int, int] | None:
 # From a cluster.
 
 
-async def _serve_local(settings: Settings, shutdown: Shutdown) -> None:
+async def _serve_local(settings: Settings, shutdown: Shutdown, announce: Announce) -> None:
     clock = ServerClock()
     view = make_view(settings)
     live, install_on = _make_live(settings, view)
     health = Health(ready={"shutdown": shutdown.problem, **_live_checks(live)})
     inflight = Inflight(settings.max_requests_inflight)
     served = install_on(VersionSource(clock))
-    handlers = _measured(Measured(served, inflight, view, live.untold, live.reflectors), health)
+    measured = Measured(served, inflight, view, live.untold, live.reflectors)
+    handlers = _measured(measured, health, {PATH: make_page()})
     app = make_app(handlers, [only_loopback, ending_in_time, limiting(inflight)], shutdown)
     server = listening(app, address=settings.bind_address, port=settings.insecure_port)
 
@@ -189,10 +205,10 @@ async def _serve_local(settings: Settings, shutdown: Shutdown) -> None:
         async with await _connect(settings, clock) as client:
             await live.run(client)
 
-    await _serve_until(shutdown, server, work, settings.shutdown_delay)
+    await _serve_until(shutdown, server, work, settings.shutdown_delay, announce)
 
 
-async def _serve_cluster(settings: Settings, shutdown: Shutdown) -> None:
+async def _serve_cluster(settings: Settings, shutdown: Shutdown, announce: Announce) -> None:
     clock = ServerClock()
     view = make_view(settings)
     live, install_on = _make_live(settings, view)
@@ -229,12 +245,19 @@ async def _serve_cluster(settings: Settings, shutdown: Shutdown) -> None:
             group.create_task(live.run(client), name="live")
             group.create_task(settle(live.unsynced), name="garbage")
 
-    await _serve_until(shutdown, server, work, settings.shutdown_delay)
+    await _serve_until(shutdown, server, work, settings.shutdown_delay, announce)
 
 
-def _measured(measured: Measured, health: Health) -> Handlers:
-    """What answers, and counts what it answers."""
-    return Handlers(measured.served, health, __version__, traffic=measured.traffic, metrics=measured.text)
+def _measured(measured: Measured, health: Health, documents: Documents | None = None) -> Handlers:
+    """What answers, and counts what it answers. Only on loopback there are documents: a page to look at."""
+    return Handlers(
+        measured.served,
+        health,
+        __version__,
+        traffic=measured.traffic,
+        metrics=measured.text,
+        documents=documents,
+    )
 
 
 def _make_live(settings: Settings, view: View) -> tuple[Live, Callable[[VersionSource], GroupVersion]]:
