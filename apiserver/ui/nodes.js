@@ -46,6 +46,7 @@ function makeBar() {
 class Nodes {
   static AGAIN_MS = 5000;
   static MOST_ROWS = 200;
+  static MOST_SIZES = 8;
   static COLUMNS = ['Node', 'Free', 'Requested', 'Allocatable', 'Capacity', 'Why not free'];
 
   #url;
@@ -70,7 +71,7 @@ class Nodes {
     this.more.type = 'button';
     this.more.addEventListener('click', () => this.#showAll());
     this.beside = make('p', 'muted');
-    this.more.hidden = this.table.hidden = this.notes.hidden = true;
+    for (const part of [this.notes, this.facts, this.table, this.more, this.beside]) part.hidden = true;
     this.body.append(this.state, this.notes, this.facts, this.table, this.more, this.beside);
     this.element.append(make('summary', '', 'Nodes and reasons', make('span', 'unseen', ` of ${name}`)), this.body);
     this.element.addEventListener('toggle', () => this.#toggled());
@@ -127,8 +128,8 @@ class Nodes {
     this.notes.hidden = !notes.length;
     this.#showRows(nodes);
     const others = nodesWithoutResource === 1 ? '1 other node has' : `${figure(nodesWithoutResource)} other nodes have`;
-    const none = nodes.length ? '' : 'No node has this device. ';
-    setText(this.beside, nodesWithoutResource ? `${none}${others} no such device.` : none);
+    setText(this.beside, nodes.length ? `${others} no such device.` : 'No node has this device.');
+    this.beside.hidden = nodes.length > 0 && !nodesWithoutResource;
   }
 
   #showFacts(capacity, placement, truncated) {
@@ -136,10 +137,13 @@ class Nodes {
       `Instances of ${devices} device${devices === 1 ? '' : 's'}`,
       figure(instances),
     ]);
-    if (facts.length > 8) facts.length = 8;
-    facts.push(['Pending devices', figure(capacity.pending)]);
+    if (truncated || facts.length > Nodes.MOST_SIZES) {
+      facts.length = Math.min(facts.length, Nodes.MOST_SIZES);
+      facts.push(['Larger instances', 'not listed here']);
+    }
+    if (capacity.pending) facts.push(['Pending devices', figure(capacity.pending)]);
     if (capacity.nominated) facts.push(['Nominated devices', figure(capacity.nominated)]);
-    if (truncated) facts.push(['Larger instances', 'not listed']);
+    this.facts.hidden = !facts.length;
     const shown = facts.map(([term, value]) => make('div', '', make('dt', '', term), make('dd', '', value)));
     this.facts.replaceChildren(...shown);
   }
@@ -198,15 +202,16 @@ function fillRow(row, node) {
   });
   row.querySelector('.left-out').hidden = Boolean(node.eligible);
   fillBar(row.querySelector('.bar'), barOfNode(node));
-  const reasons = (node.reasons ?? []).map(({ reason, message }) => `${reason}\u0000${message}`);
-  const said = reasons.join('\u0001');
+  const isFull = node.eligible && !node.free && node.allocatable > 0;
+  const reasons = [...(node.reasons ?? []), ...(isFull ? [{ reason: 'InUse', message: 'Pods hold all of them.' }] : [])];
+  const said = JSON.stringify(reasons);
   const cell = cells[4];
   if (row.dataset.said === said) return;
   row.dataset.said = said;
-  const items = (node.reasons ?? []).map(({ reason, message }) =>
+  const items = reasons.map(({ reason, message }) =>
     make('li', '', make('b', '', String(reason)), ' ', make('span', '', String(message))),
   );
-  cell.replaceChildren(items.length ? make('ul', '', ...items) : make('span', 'muted', node.free ? '' : 'All in use'));
+  cell.replaceChildren(...(items.length ? [make('ul', '', ...items)] : []));
 }
 
 /** The parts of a node's bar: of one that is left out nothing can be had. */

@@ -14,6 +14,18 @@ const cards = new Map();
 const news = [];
 let newsTimer;
 let wanted = location.hash;
+let isDue = false;
+let fileProblem = '';
+
+/** Show what is known before the next picture, however much has changed until then. */
+function showSoon() {
+  if (isDue) return;
+  isDue = true;
+  requestAnimationFrame(() => {
+    isDue = false;
+    show();
+  });
+}
 
 function show() {
   showState();
@@ -49,13 +61,28 @@ function addCard(name) {
 function showState() {
   const { live, problem, provenAt, listed } = follower;
   const state = live ? (file ? 'file' : 'live') : problem ? 'old' : 'connecting';
-  if (document.body.dataset.state !== state) {
+  const before = document.body.dataset.state;
+  if (before !== state) {
+    if (before === 'old' && live) tell('Live again');
     document.body.dataset.state = state;
     setText(part['state-text'], { live: 'Live', file: 'From a file', old: 'Not live', connecting: 'Connecting…' }[state]);
   }
   const asOf = listed && provenAt ? ` What is shown is as of ${timeOf(provenAt)}.` : '';
-  part.banner.hidden = state !== 'old';
-  setText(part.banner, state === 'old' ? `${ended(problem.message)}${asOf} Trying again.` : '');
+  const advice = /gpuclasses \(404/.test(problem?.message) ? ' Add the kind: kubectl apply -k manifests/crd.' : '';
+  const text = state === 'old' ? `${ended(problem.message)}${advice}${asOf} Trying again.` : fileProblem;
+  part.banner.hidden = !text;
+  setText(part.banner, text);
+}
+
+/** Ask whether the file can still be read: when not, what was read before goes on being served. */
+async function checkFile() {
+  try {
+    const answer = await fetch('/readyz/snapshot', { signal: AbortSignal.timeout(ANSWER_MS), cache: 'no-store' });
+    fileProblem = answer.status === 500 ? `${ended((await answer.text()).trim())} What is shown was read before.` : '';
+  } catch {
+    fileProblem = ''; // that nobody answers is said already
+  }
+  showSoon();
 }
 
 /** A sentence with its full stop. */
@@ -149,5 +176,6 @@ window.addEventListener('hashchange', () => {
   seek();
 });
 
-const follower = new Follower(COLLECTION, show);
+if (file) setInterval(checkFile, Follower.CHECK_MS);
+const follower = new Follower(COLLECTION, showSoon);
 follower.run();

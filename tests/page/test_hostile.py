@@ -26,8 +26,8 @@ async def test_hostile_text(tab: Tab, stage: Stage) -> None:
     await tab.open(f"{stage.page}#%E0%A4%A")
     await tab.wait(f"{CARDS}.length === 1 + {len(names)}")
     await tab.run("document.querySelectorAll('details').forEach((each) => (each.open = true))")
-    answered = "each.querySelector('.facts').children.length || each.querySelector('.muted').innerText"
-    await tab.wait(f"[...document.querySelectorAll('details')].every((each) => {answered})")
+    states = "[...document.querySelectorAll('.detail > p[role=status]')]"
+    await tab.wait(f"{states}.every((each) => each.hidden || each.textContent !== 'Asking…')")
     await asyncio.sleep(0.5)
     shown = await tab.run(f"{CARDS}.map((card) => card.querySelector('h2').textContent)")
     assert sorted(shown) == sorted([*names, "l40s"])

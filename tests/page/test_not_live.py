@@ -1,7 +1,9 @@
 """What the page says when it may not show a figure as live."""
 
 import asyncio
+from pathlib import Path
 
+from tests.http.running import running, write_snapshot
 from tests.page.chromium import Tab
 from tests.page.reading import BANNER, CARD, CARDS, HEADLINE, L40S, OPEN, ROWS, STATE, seconds_until
 from tests.page.stage import Stage
@@ -93,3 +95,17 @@ async def test_version_too_old(tab: Tab, stage: Stage) -> None:
     asked = ["watch" if "watch=1" in target else "list" for target in stage.asked if "limit=1" not in target]
     assert asked == ["watch", "list", "watch"], "the first of them is told 410"
     assert await tab.run("window.states ?? []") == []
+
+
+async def test_broken_file(tab: Tab, tmp_path: Path) -> None:
+    """A file that cannot be read any more is told of, beside what was read before."""
+    file = write_snapshot(tmp_path / "cluster.json")
+    text = file.read_text()
+    async with running("--snapshot", file, "--insecure-port", "0") as server:
+        await tab.open(f"{server.url}/ui/")
+        await tab.wait(f"{CARDS}.length === 1")
+        file.write_text("{")
+        await tab.wait(f"{BANNER}.includes('cluster.json') && {BANNER}.endsWith('What is shown was read before.')")
+        assert await tab.run(f"{CARDS}.length") == 1
+        file.write_text(text.replace('"one"', '"two"'))
+        await tab.wait(f"document.querySelector('[role=alert]').hidden && {CARD}.innerText.startsWith('two')")
