@@ -3,7 +3,8 @@
 /** Why an answer is not there: what to tell, and how long to wait before asking again. */
 class Problem extends Error {
   /**
-   * @param {string} kind lost: nobody answers; refused: the server says why it does not; expired: list anew.
+   * @param {string} kind lost: nobody answers; refused: the server says why it does not; expired: list anew;
+   *   paused: nobody looks.
    * @param {string} message one sentence for a person.
    * @param {number} [waitMs] asked for by the server.
    */
@@ -81,7 +82,7 @@ class Follower {
     this.#url = url;
     this.#changed = changed;
     document.addEventListener('visibilitychange', () => {
-      if (document.hidden) this.#stop.abort(new Problem('lost', 'Not followed while this page is hidden.'));
+      if (document.hidden) this.#stop.abort(new Problem('paused', 'Not followed while this page is hidden.'));
       else this.#wake();
     });
   }

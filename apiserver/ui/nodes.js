@@ -209,9 +209,14 @@ function fillRow(row, node) {
   if (row.dataset.said === said) return;
   row.dataset.said = said;
   const items = reasons.map(({ reason, message }) =>
-    make('li', '', make('b', '', String(reason)), ' ', make('span', '', String(message))),
+    make('li', '', make('b', '', String(reason)), ' ', make('span', '', ...breakable(String(message)))),
   );
   cell.replaceChildren(...(items.length ? [make('ul', '', ...items)] : []));
+}
+
+/** A text that may be broken where a name has a mark, rather than anywhere. */
+function breakable(text) {
+  return text.split(/(?<=[/:=])/).flatMap((piece) => [piece, make('wbr')]);
 }
 
 /** The parts of a node's bar: of one that is left out nothing can be had. */

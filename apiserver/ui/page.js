@@ -60,7 +60,7 @@ function addCard(name) {
 
 function showState() {
   const { live, problem, provenAt, listed } = follower;
-  const state = live ? (file ? 'file' : 'live') : problem ? 'old' : 'connecting';
+  const state = live ? (file ? 'file' : 'live') : problem && problem.kind !== 'paused' ? 'old' : 'connecting';
   const before = document.body.dataset.state;
   if (before !== state) {
     if (before === 'old' && live) tell('Live again');

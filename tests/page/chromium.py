@@ -202,6 +202,18 @@ class Tab:
         named = [{"name": name, "value": value} for name, value in (features or {}).items()]
         await self.send("Emulation.setEmulatedMedia", features=named)
 
+    async def hide(self) -> None:
+        """Minimize the window that it is in, so that its visibility is hidden."""
+        await self._set_window("minimized")
+
+    async def show(self) -> None:
+        """Bring the window back."""
+        await self._set_window("normal")
+
+    async def _set_window(self, state: str) -> None:
+        window = (await self.send("Browser.getWindowForTarget"))["windowId"]
+        await self.send("Browser.setWindowBounds", windowId=window, bounds={"windowState": state})
+
     async def press(self, key: str, *, text: str = "", shift: bool = False) -> None:
         """Press a key and let it go."""
         codes = {"Tab": 9, "Enter": 13, " ": 32}

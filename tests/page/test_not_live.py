@@ -53,7 +53,7 @@ async def test_server_gone_and_back(tab: Tab, stage: Stage) -> None:
     """It is said at once that nobody answers, of nodes too; what changed meanwhile is shown soon after the return."""
     await tab.open(stage.page)
     await tab.wait(f"{STATE} === 'live'")
-    await tab.run(OPEN)
+    await tab.run(f"Nodes.AGAIN_MS = 500; {OPEN}")
     await tab.wait(f"{ROWS}.length === 1")
     await stage.stop()
     assert await seconds_until(tab, f"{STATE} === 'old'") < 2
@@ -95,6 +95,26 @@ async def test_version_too_old(tab: Tab, stage: Stage) -> None:
     asked = ["watch" if "watch=1" in target else "list" for target in stage.asked if "limit=1" not in target]
     assert asked == ["watch", "list", "watch"], "the first of them is told 410"
     assert await tab.run("window.states ?? []") == []
+
+
+async def test_hidden(tab: Tab, stage: Stage) -> None:
+    """While nobody looks nothing is asked; who looks again sees no old figure as live, and soon a new one."""
+    await tab.open(stage.page)
+    await tab.wait(f"{STATE} === 'live'")
+    await tab.run(OPEN)
+    await tab.wait(f"{ROWS}.length === 1")
+    await tab.run("Nodes.AGAIN_MS = 500")
+    await tab.hide()
+    await tab.wait("document.hidden && !follower.live")
+    await asyncio.sleep(0.5)
+    asked = len(stage.asked)
+    stage.add_pod("vm-2", "n1", L40S, 1)
+    await asyncio.sleep(1.5)
+    assert stage.asked[asked:] == []
+    await tab.show()
+    await tab.wait(f"{STATE} === 'live' && {HEADLINE}.startsWith('2 of 4')")
+    await tab.wait(f"{ROWS}[0] === 'n1 2 2 4 4'", seconds=3)
+    assert await tab.run(f"{BANNER}") == ""
 
 
 async def test_broken_file(tab: Tab, tmp_path: Path) -> None:
