@@ -64,6 +64,8 @@ async def test_accessibility_tree(tab: Tab, stage: Stage) -> None:
         ("DescriptionList", ""),
         *(("term", name) for name in ("Requested", "Free", "Unavailable", "Instances of 1 device")),
     }
+    # Chromium sees a table in blocks too; not every browser does, without its roles said.
+    assert await tab.run("document.querySelectorAll('table *:is(thead, tbody, tr, th, td):not([role])').length") == 0
 
 
 CONTRAST = Path(__file__).with_name("contrast.js")
@@ -87,7 +89,7 @@ async def test_contrast(tab: Tab, stage: Stage, scheme: str) -> None:
         assert len(found["bars"]) > 3
         assert [each for each in found["texts"] if each[1] < 4.5] == []
         assert [each for each in found["bars"] if each[1] < 3] == []
-        stage.unsynced = "a test says so"
+        await stage.stop()
 
 
 @pytest.mark.parametrize("width", [360, 1280])
