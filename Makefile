@@ -14,7 +14,7 @@ IMAGE ?= gpuclass-catalog:$(VERSION)
 BASE_IMAGE ?= $(shell sed -n 's/^ARG BASE_IMAGE=//p' Dockerfile)
 IMAGE_FLAGS ?=
 
-.PHONY: help setup serve test check lint types unit cluster oracle conformance rolling faults bench openapi image lock clean
+.PHONY: help setup serve test check lint types unit cluster oracle conformance rolling faults bench openapi image pictures lock clean
 
 help: ## Say what can be made.
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
@@ -78,6 +78,9 @@ image: ## Build the image with buildah or docker (IMAGE=name:tag, BASE_IMAGE= fo
 	set -x; $$builder build --tag $(IMAGE) --build-arg BASE_IMAGE=$(BASE_IMAGE) \
 	    --label org.opencontainers.image.version=$(VERSION) --label org.opencontainers.image.base.name=$(BASE_IMAGE) \
 	    --label org.opencontainers.image.revision=$$(git rev-parse HEAD 2>/dev/null || echo unknown) $(IMAGE_FLAGS) .
+
+pictures: setup ## Draw the page in docs/ anew, in a headless Chromium, from the example snapshot.
+	$(BIN)/python -m tests.page.pictures
 
 lock: ## Write the lock files anew from pyproject.toml (uv must be installed).
 	uv pip compile $(UV_FLAGS) pyproject.toml --extra tracing --group dev -o $(LOCK)

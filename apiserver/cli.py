@@ -4,11 +4,13 @@ import asyncio
 import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import Final
 
 import orjson
 import yaml
 
+from apiserver.browsing import show_page
 from apiserver.catalog.install import install
 from apiserver.inputs import InputError, load_cluster, load_snapshot, make_view
 from apiserver.logs import set_up
@@ -45,7 +47,10 @@ def run(arguments: Sequence[str]) -> int:
             return get(settings)
         from apiserver.serve import serve  # noqa: PLC0415 # cryptography and the server take long to import
 
-        serve(settings)
+        if command == "ui":
+            serve(settings, partial(show_page, open_browser=settings.open_browser))
+        else:
+            serve(settings)
     except (InputError, OSError) as error:
         _complain(str(error))
         return EXIT_FAILED

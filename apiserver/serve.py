@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -27,6 +28,7 @@ from apiserver.measured import Access, Measured
 from apiserver.serving.authentication import Authenticator
 from apiserver.serving.authorization import Authorizer, OpenPaths
 from apiserver.serving.certificates import CertificateError, ServingContext, pair_from_files, self_signed
+from apiserver.serving.documents import Documents
 from apiserver.serving.filters import Filter, authenticating, authorizing, only_loopback
 from apiserver.serving.handlers import Handlers
 from apiserver.serving.health import Check, Health
@@ -37,6 +39,7 @@ from apiserver.serving.shutdown import Shutdown
 from apiserver.serving.versions import ServerClock, VersionSource
 from apiserver.settings import Input, Settings
 from apiserver.traces import tracing_filters
+from apiserver.ui import PATH, make_page
 
 _SNAPSHOT_POLL_SECONDS: Final = 1
 _SWITCH_SECONDS: Final = 0.001
@@ -49,11 +52,35 @@ unavailable, and with it the deletion of every namespace in the cluster."""
 Work = Callable[[], Coroutine[Any, Any, None]]
 """What is done besides answering; begun when it is listened already, and ended last."""
 
+Announce = Callable[[str], None]
+"""Told the URL when it is listened there."""
+
 _log = logging.getLogger(__name__)
 
 
-def serve(settings: Settings) -> None:
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """What every way to serve is given.
+
+    Attributes:
+        shutdown: says when to end.
+        delay_seconds: for how long it is served on when told to end.
+        traced: what comes before every other filter.
+        announce: told where it is served.
+    """
+
+    shutdown: Shutdown
+    delay_seconds: float
+    traced: Sequence[Filter]
+    announce: Announce
+
+
+def serve(settings: Settings, announce: Announce = lambda _: None) -> None:
     """Serve until SIGTERM or SIGINT.
+
+    Args:
+        settings: what to serve, and where.
+        announce: told where that is, besides the log.
 
     Raises:
         InputError: the objects to serve cannot be had.
@@ -62,7 +89,7 @@ def serve(settings: Settings) -> None:
     # A large Table is written in a thread of its own, and the loop waits so long for it at every call that gives way.
     sys.setswitchinterval(_SWITCH_SECONDS)
     with tracing_filters(settings) as traced, asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        runner.run(_serve(settings, traced))
+        runner.run(_serve(settings, _Run(Shutdown(), settings.shutdown_delay, traced, announce)))
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
@@ -74,13 +101,12 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return uvloop.new_event_loop
 
 
-async def _serve(settings: Settings, traced: Sequence[Filter]) -> None:
-    shutdown = Shutdown()
+async def _serve(settings: Settings, run: _Run) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, _on_signal, shutdown)
-    run = {Input.SNAPSHOT: _serve_snapshot, Input.LOCAL: _serve_local, Input.CLUSTER: _serve_cluster}[settings.input]
-    await run(settings, shutdown, traced)
+        loop.add_signal_handler(number, _on_signal, run.shutdown)
+    way = {Input.SNAPSHOT: _serve_snapshot, Input.LOCAL: _serve_local, Input.CLUSTER: _serve_cluster}[settings.input]
+    await way(settings, run)
     _log.info("stopped")
 
 
@@ -92,9 +118,7 @@ def _on_signal(shutdown: Shutdown) -> None:
     shutdown.begin()
 
 
-async def _serve_until(
-    shutdown: Shutdown, server: AbstractAsyncContextManager[str], work: Work, delay_seconds: float
-) -> None:
+async def _serve_until(run: _Run, server: AbstractAsyncContextManager[str], work: Work) -> None:
     """Listen, then work until told to end; the work goes on until the last request is answered.
 
     Raises:
@@ -104,15 +128,16 @@ async def _serve_until(
     try:
         async with server as url:
             _log.info("serving at %s", url)  # for the person or the harness that waits for it
+            run.announce(url)
             working = asyncio.create_task(work(), name="work")
-            told = asyncio.create_task(shutdown.wait(), name="shutdown")
+            told = asyncio.create_task(run.shutdown.wait(), name="shutdown")
             await asyncio.wait((working, told), return_when=asyncio.FIRST_COMPLETED)
             told.cancel()
             if working.done():
                 return working.result()
-            await asyncio.sleep(delay_seconds)
+            await asyncio.sleep(run.delay_seconds)
             _log.info("closing the listener, ending watches, answering what else is asked")
-            shutdown.draining = True
+            run.shutdown.draining = True
     finally:
         if working is not None:
             working.cancel()
@@ -122,15 +147,16 @@ async def _serve_until(
 # From a file.
 
 
-async def _serve_snapshot(settings: Settings, shutdown: Shutdown, traced: Sequence[Filter]) -> None:
+async def _serve_snapshot(settings: Settings, run: _Run) -> None:
     view, tenancy = make_view(settings), make_tenancy(settings)
     load_snapshot(settings.snapshot).fill(view, tenancy, kubevirt=settings.kubevirt)
     versions = VersionSource(ServerClock(wall=datetime.now(UTC).timestamp()))
-    health = Health(ready={"shutdown": shutdown.problem})
+    health = Health(ready={"shutdown": run.shutdown.problem})
     inflight = Inflight(settings.max_requests_inflight)
     served = _install(settings, view, tenancy, versions, lambda: None, lambda: None)
-    handlers = _measured(Measured(served, inflight, view), health)
-    app = make_app(handlers, [*traced, only_loopback, ending_in_time, limiting(inflight)], shutdown)
+    name = "standard input" if settings.snapshot == STDIN else Path(settings.snapshot).name
+    handlers = _measured(Measured(served, inflight, view), health, {PATH: make_page(name)})
+    app = make_app(handlers, [*run.traced, only_loopback, ending_in_time, limiting(inflight)], run.shutdown)
     server = listening(app, address=settings.bind_address, port=settings.insecure_port)
 
     async def work() -> None:
@@ -138,7 +164,7 @@ async def _serve_snapshot(settings: Settings, shutdown: Shutdown, traced: Sequen
             await asyncio.Event().wait()
         await _reload_on_change(settings, view, tenancy, health)
 
-    await _serve_until(shutdown, server, work, settings.shutdown_delay)
+    await _serve_until(run, server, work)
 
 
 async def _reload_on_change(settings: Settings, view: View, tenancy: Tenancy | None, health: Health) -> None:
@@ -175,25 +201,26 @@ def _stamp(file: Path) -> tuple[int, int, int] | None:
 # From a cluster.
 
 
-async def _serve_local(settings: Settings, shutdown: Shutdown, traced: Sequence[Filter]) -> None:
+async def _serve_local(settings: Settings, run: _Run) -> None:
     clock = ServerClock()
     view = make_view(settings)
     live, install_on = _make_live(settings, view)
-    health = Health(ready={"shutdown": shutdown.problem, **_live_checks(live)})
+    health = Health(ready={"shutdown": run.shutdown.problem, **_live_checks(live)})
     inflight = Inflight(settings.max_requests_inflight)
     served = install_on(VersionSource(clock))
-    handlers = _measured(Measured(served, inflight, view, live.untold, live.reflectors), health)
-    app = make_app(handlers, [*traced, only_loopback, ending_in_time, limiting(inflight)], shutdown)
+    measured = Measured(served, inflight, view, live.untold, live.reflectors)
+    handlers = _measured(measured, health, {PATH: make_page()})
+    app = make_app(handlers, [*run.traced, only_loopback, ending_in_time, limiting(inflight)], run.shutdown)
     server = listening(app, address=settings.bind_address, port=settings.insecure_port)
 
     async def work() -> None:
         async with await _connect(settings, clock) as client:
             await live.run(client)
 
-    await _serve_until(shutdown, server, work, settings.shutdown_delay)
+    await _serve_until(run, server, work)
 
 
-async def _serve_cluster(settings: Settings, shutdown: Shutdown, traced: Sequence[Filter]) -> None:
+async def _serve_cluster(settings: Settings, run: _Run) -> None:
     clock = ServerClock()
     view = make_view(settings)
     live, install_on = _make_live(settings, view)
@@ -204,8 +231,8 @@ async def _serve_cluster(settings: Settings, shutdown: Shutdown, traced: Sequenc
     authorizer = Authorizer(reviews.access, open_paths=open_paths)
     trust = Trust(authenticator, context)
     health = Health(
-        ready={"shutdown": shutdown.problem, "authentication-config": trust.problem, **_live_checks(live)},
-        hidden={"serving": _may_serve(shutdown, trust, live)},
+        ready={"shutdown": run.shutdown.problem, "authentication-config": trust.problem, **_live_checks(live)},
+        hidden={"serving": _may_serve(run.shutdown, trust, live)},
     )
     inflight = Inflight(settings.max_requests_inflight)
     measured = Measured(
@@ -218,8 +245,8 @@ async def _serve_cluster(settings: Settings, shutdown: Shutdown, traced: Sequenc
     )
     handlers = _measured(measured, health)
     authenticate = authenticating(authenticator, open_paths)
-    filters = [*traced, ending_in_time, authenticate, limiting(inflight), authorizing(authorizer)]
-    app = make_app(handlers, filters, shutdown)
+    filters = [*run.traced, ending_in_time, authenticate, limiting(inflight), authorizing(authorizer)]
+    app = make_app(handlers, filters, run.shutdown)
     server = listening(app, address=settings.bind_address, port=settings.secure_port, tls=context.ssl_context)
 
     async def work() -> None:
@@ -230,12 +257,19 @@ async def _serve_cluster(settings: Settings, shutdown: Shutdown, traced: Sequenc
             group.create_task(live.run(client), name="live")
             group.create_task(settle(live.unsynced), name="garbage")
 
-    await _serve_until(shutdown, server, work, settings.shutdown_delay)
+    await _serve_until(run, server, work)
 
 
-def _measured(measured: Measured, health: Health) -> Handlers:
-    """What answers, and counts what it answers."""
-    return Handlers(measured.served, health, __version__, traffic=measured.traffic, metrics=measured.text)
+def _measured(measured: Measured, health: Health, documents: Documents | None = None) -> Handlers:
+    """What answers, and counts what it answers. Only on loopback there are documents: a page to look at."""
+    return Handlers(
+        measured.served,
+        health,
+        __version__,
+        traffic=measured.traffic,
+        metrics=measured.text,
+        documents=documents,
+    )
 
 
 def _make_live(settings: Settings, view: View) -> tuple[Live, Callable[[VersionSource], GroupVersion]]:

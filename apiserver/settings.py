@@ -77,6 +77,7 @@ class Settings:
         tracing_endpoint: URL of the OTLP collector that traces go to; "" for that of the environment, or none.
         name: the one class to print, for `get`.
         output: how to print, for `get`.
+        open_browser: whether to open the page in a browser, for `ui`.
     """
 
     input: Input = Input.CLUSTER
@@ -102,6 +103,7 @@ class Settings:
     tracing_endpoint: str = ""
     name: str = ""
     output: str = "table"
+    open_browser: bool = True
 
 
 OUTPUTS: Final = ("table", "wide", "json", "yaml")
@@ -117,13 +119,15 @@ def make_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     serve = commands.add_parser("serve", help="serve the catalog API", allow_abbrev=False)
     get = commands.add_parser("get", help="print the catalog once, without a server", allow_abbrev=False)
-    for command in (serve, get):
+    ui = commands.add_parser("ui", help="look at the classes in a browser", allow_abbrev=False)
+    for command in (serve, get, ui):
         _add_common(command)
+    for command, port in ((serve, "8080"), (ui, "a free one")):
+        command.add_argument("--insecure-port", metavar="PORT", help=f"plain HTTP port on loopback ({port})")
+        command.add_argument("--max-staleness", metavar="DURATION", help="answer 503 rather than older figures (3m)")
     serve.add_argument("--local", action="store_true", help="watch with your own kubeconfig, serve on loopback only")
     serve.add_argument("--bind-address", metavar="IP", help="address to listen on (0.0.0.0; without TLS 127.0.0.1)")
     serve.add_argument("--secure-port", metavar="PORT", help="TLS port on a cluster (6443)")
-    serve.add_argument("--insecure-port", metavar="PORT", help="plain HTTP port with --snapshot or --local (8080)")
-    serve.add_argument("--max-staleness", metavar="DURATION", help="answer 503 rather than older figures (3m)")
     serve.add_argument(
         "--shutdown-delay-duration", metavar="DURATION", help="go on serving, unready, after SIGTERM (0s)"
     )
@@ -150,6 +154,7 @@ def make_parser() -> argparse.ArgumentParser:
     )
     get.add_argument("name", nargs="?", metavar="NAME", help="one class; all without it")
     get.add_argument("-o", "--output", metavar="|".join(OUTPUTS), help="how to print (table)")
+    ui.add_argument("--no-browser", action="store_true", help="only print the address of the page")
     return parser
 
 
@@ -159,7 +164,7 @@ def _add_common(command: argparse.ArgumentParser) -> None:
     command.add_argument("--node-selector", metavar="KEY=VALUE,…", help="count only nodes with these labels")
     command.add_argument("--resource-names", metavar="exclusive|shared", help="classes per resource name (exclusive)")
     command.add_argument("--kubevirt", action="store_true", help="sell to VMs: heed KubeVirt's permitted devices")
-    command.add_argument("-v", "--v", metavar="LEVEL", dest="verbosity", help="log level, 0 to 10 (serve 1, get 0)")
+    command.add_argument("-v", "--v", metavar="LEVEL", dest="verbosity", help="log level, 0 to 10 (serve 1, else 0)")
     command.add_argument("--logging-format", metavar="text|json", help="how the log is written (text)")
 
 
@@ -187,15 +192,16 @@ class _Reader:
 
     def read(self) -> Settings:
         defaults = Settings()
-        get = self._texts["command"] == "get"
-        input_ = self._input(local=get or bool(self._texts.get("local")))
+        command = self._texts["command"]
+        input_ = self._input(local=command != "serve" or bool(self._texts.get("local")))
+        port = 0 if command == "ui" else defaults.insecure_port
         settings = Settings(
             input=input_,
             snapshot=self._text("snapshot"),
             kubeconfig=self._value("kubeconfig", _file, defaults.kubeconfig),
             bind_address=self._value("bind_address", _address, self._default_address(input_)),
             secure_port=self._value("secure_port", _port, defaults.secure_port),
-            insecure_port=self._value("insecure_port", _port, defaults.insecure_port),
+            insecure_port=self._value("insecure_port", _port, port),
             tls_cert_file=self._value("tls_cert_file", _file, None),
             tls_private_key_file=self._value("tls_private_key_file", _file, None),
             always_allow_paths=self._value("authorization_always_allow_paths", _paths, defaults.always_allow_paths),
@@ -211,11 +217,12 @@ class _Reader:
                 self._value("license_secret_name", _secret_name, defaults.tenant_rules.license_secret_name),
             ),
             vm_memory_overhead=self._value("vm_memory_overhead", _bytes, defaults.vm_memory_overhead),
-            verbosity=self._value("verbosity", _verbosity, 0 if get else defaults.verbosity),
+            verbosity=self._value("verbosity", _verbosity, defaults.verbosity if command == "serve" else 0),
             logging_format=self._value("logging_format", _logging_format, defaults.logging_format),
             tracing_endpoint=self._value("tracing_endpoint", _endpoint, defaults.tracing_endpoint),
             name=self._text("name"),
             output=self._value("output", _output, defaults.output),
+            open_browser=not self._texts.get("no_browser"),
         )
         self._check_together(settings)
         return settings

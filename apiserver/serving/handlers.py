@@ -10,6 +10,7 @@ from typing import Any, Final
 from aiohttp import web
 
 from apiserver.serving.discovery import AGGREGATED_TYPE, Discovery, wants_aggregated
+from apiserver.serving.documents import Documents, answer_document
 from apiserver.serving.health import Health
 from apiserver.serving.negotiation import Representation, negotiate
 from apiserver.serving.reading import Reading
@@ -33,6 +34,7 @@ class Handlers:
         version: of the program, for /version.
         traffic: counts the requests.
         metrics: makes what /metrics answers; without it there is no such path.
+        documents: static documents by their paths.
     """
 
     def __init__(
@@ -43,6 +45,7 @@ class Handlers:
         *,
         traffic: Traffic | None = None,
         metrics: Callable[[], Awaitable[bytes]] | None = None,
+        documents: Documents | None = None,
     ) -> None:
         self._served = served
         self._health = health
@@ -50,6 +53,7 @@ class Handlers:
         self._discovery = Discovery(served)
         self.traffic = traffic or Traffic(served)
         self._metrics = metrics
+        self._documents = documents or {}
         self._reading = Reading(served, self.traffic)
 
     async def answer(self, request: web.BaseRequest, info: RequestInfo) -> web.StreamResponse:
@@ -64,7 +68,8 @@ class Handlers:
             if request.method != "GET":
                 raise MethodNotAllowed
             return web.Response(body=await self._metrics(), headers={"Content-Type": _METRICS_TYPE})
-        return self._other_request(request, info)
+        document = answer_document(self._documents, request, info.path)
+        return self._other_request(request, info) if document is None else document
 
     def close(self) -> None:
         """End what would go on for ever: the watches."""
@@ -127,7 +132,7 @@ class Handlers:
             paths += ["/openapi/v2", "/openapi/v3"]
         if self._metrics is not None:
             paths.append(_METRICS)
-        return sorted(paths)
+        return sorted([*paths, *self._documents])
 
     def _version_info(self) -> dict[str, Any]:
         major, minor, *_ = self._version.split(".")

@@ -74,6 +74,15 @@ def test_get() -> None:
     assert (settings.input, settings.name, settings.output, settings.verbosity) == (Input.SNAPSHOT, "a", "json", 0)
 
 
+def test_ui() -> None:
+    """`ui` looks at the person's own cluster unless a snapshot is named, at a port that is free, and is quiet."""
+    settings = read_settings(["ui"])[1]
+    assert (settings.input, settings.bind_address, settings.insecure_port) == (Input.LOCAL, "127.0.0.1", 0)
+    assert (settings.verbosity, settings.open_browser) == (0, True)
+    settings = read_settings(["ui", "--snapshot", "-", "--no-browser", "--insecure-port", "9"])[1]
+    assert (settings.input, settings.open_browser, settings.insecure_port) == (Input.SNAPSHOT, False, 9)
+
+
 @pytest.mark.parametrize(
     ("arguments", "flags"),
     [

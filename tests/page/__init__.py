@@ -1,0 +1,1 @@
+"""The page in a real Chromium, driven over its DevTools protocol."""
