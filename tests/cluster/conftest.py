@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import pytest
 
-from tests.cluster.binaries import Binaries, UnavailableError, find_binaries, find_older_kube_apiserver
+from tests.cluster.binaries import Binaries, UnavailableError, find_binaries, find_helm, find_older_kube_apiserver
 from tests.cluster.catalog import CatalogServer
 from tests.cluster.cleaning import left_as_found
 from tests.cluster.client import Client
@@ -20,6 +20,7 @@ T = TypeVar("T")
 HERE = Path(__file__).parent
 FOUND = pytest.StashKey[Binaries | UnavailableError]()
 OLDER_FOUND = pytest.StashKey[Path | UnavailableError]()
+HELM_FOUND = pytest.StashKey[Path | UnavailableError]()
 NEWEST, OLDEST = "1.37", "1.34"
 
 
@@ -45,6 +46,11 @@ def pytest_collection_finish(session: pytest.Session) -> None:
             stash[OLDER_FOUND] = find_older_kube_apiserver(announce)
         except UnavailableError as error:
             stash[OLDER_FOUND] = error
+    if any("helm" in getattr(item, "fixturenames", ()) for item in session.items):
+        try:
+            stash[HELM_FOUND] = find_helm(announce)
+        except UnavailableError as error:
+            stash[HELM_FOUND] = error
 
 
 @pytest.fixture(scope="session")
@@ -57,6 +63,12 @@ def announce(pytestconfig: pytest.Config) -> Callable[[str], None]:
 def binaries(pytestconfig: pytest.Config) -> Binaries:
     """The programs of the control plane; without them the test is skipped, and in CI it fails."""
     return _required(pytestconfig.stash[FOUND])
+
+
+@pytest.fixture(scope="session")
+def helm(pytestconfig: pytest.Config) -> Path:
+    """The program helm; without it the test is skipped, and in CI it fails."""
+    return _required(pytestconfig.stash[HELM_FOUND])
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,78 @@
+"""What is installed, by kustomize and by Helm: the same choices made in the words of either."""
+
+import itertools
+import json
+import subprocess
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Final
+
+from tests.cluster.catalog import MANIFESTS, NAMESPACE, read_documents
+from tests.cluster.client import Json
+
+CHART: Final = MANIFESTS / "chart"
+COMPONENTS: Final = MANIFESTS / "components"
+RELEASE: Final = "gpuclass-catalog"
+HELM_TIMEOUT_SECONDS: Final = 60
+
+CERTIFICATION: Final = {"cert-manager": "tls.type=cert-manager", "self-signed": "tls.type=self-signed"}
+"""One of these components must be chosen."""
+OPTIONAL: Final = {
+    "high-availability": "highAvailability.enabled=true",
+    "kubevirt": "kubevirt.enabled=true",
+    "apf": "apf.enabled=true",
+    "network-policy": "networkPolicy.enabled=true",
+}
+"""Each of these can be added, in this order."""
+VALUES: Final = CERTIFICATION | OPTIONAL
+"""The value of the chart that means the same as the component."""
+
+
+def variants() -> Iterator[tuple[str, ...]]:
+    """Every choice of components there is."""
+    for first in CERTIFICATION:
+        for chosen in itertools.product((False, True), repeat=len(OPTIONAL)):
+            yield (first, *itertools.compress(OPTIONAL, chosen))
+
+
+def run_helm(helm: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run helm, whatever it ends with; nothing of the person's own is read."""
+    environment = {"HOME": "/nonexistent", "PATH": "/usr/bin:/bin"}
+    return subprocess.run(
+        (str(helm), *arguments),
+        capture_output=True,
+        text=True,
+        timeout=HELM_TIMEOUT_SECONDS,
+        check=False,
+        env=environment,
+    )
+
+
+def templated(helm: Path, values: Iterable[str], *, namespace: str = NAMESPACE) -> list[Json]:
+    """What the chart renders with these values, in a release of that namespace.
+
+    Raises:
+        AssertionError: helm refuses; the message carries what it said.
+    """
+    flags = [flag for value in values for flag in ("--set", value)]
+    done = run_helm(helm, "template", RELEASE, str(CHART), f"--namespace={namespace}", *flags)
+    if done.returncode != 0:
+        raise AssertionError(f"helm template {' '.join(flags)}: {done.stderr}")
+    return read_documents(done.stdout)
+
+
+def by_identity(documents: Iterable[Json]) -> dict[str, Json]:
+    """The documents by what makes one the same object as another; none may come twice."""
+    found: dict[str, Json] = {}
+    for document in documents:
+        metadata = document["metadata"]
+        identity = "/".join((document["apiVersion"], document["kind"], metadata.get("namespace", ""), metadata["name"]))
+        if identity in found:
+            raise AssertionError(f"{identity} is rendered twice")
+        found[identity] = document
+    return found
+
+
+def distinct(documents: Iterable[Json]) -> list[Json]:
+    """The documents without those that are equal to an earlier one, in their order."""
+    return list({json.dumps(document, sort_keys=True): document for document in documents}.values())
