@@ -1,19 +1,22 @@
 """Fixtures of the tests that need a real control plane: it is started once, and each test leaves it as it found it."""
 
 import dataclasses
+import itertools
 import logging
 import os
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
 
 import pytest
 
 from tests.cluster.binaries import Binaries, UnavailableError, find_binaries, find_helm, find_older_kube_apiserver
-from tests.cluster.catalog import CatalogServer
+from tests.cluster.catalog import CatalogServer, composed
 from tests.cluster.cleaning import left_as_found
-from tests.cluster.client import Client
+from tests.cluster.client import Client, Json
 from tests.cluster.control_plane import ControlPlane
+from tests.cluster.renderings import distinct, variants
 
 T = TypeVar("T")
 
@@ -72,6 +75,20 @@ def helm(pytestconfig: pytest.Config) -> Path:
 
 
 @pytest.fixture(scope="session")
+def kustomize_renderings(binaries: Binaries) -> dict[tuple[str, ...], list[Json]]:
+    """Every choice of components, as kustomize gives it with the base."""
+    chosen = list(variants())
+    with ThreadPoolExecutor(4) as pool:
+        return dict(zip(chosen, pool.map(lambda each: composed(binaries.kubectl, *each), chosen), strict=True))
+
+
+@pytest.fixture(scope="session")
+def everything(kustomize_renderings: dict[tuple[str, ...], list[Json]]) -> list[Json]:
+    """Each object that any choice has, once for each form in which it comes."""
+    return distinct(itertools.chain.from_iterable(kustomize_renderings.values()))
+
+
+@pytest.fixture(scope="session")
 def control_plane(binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
     """A control plane with the real scheduler, shared by all tests."""
     with ControlPlane(binaries, tmp_path_factory.mktemp("control-plane")) as running:
@@ -126,6 +143,8 @@ def _required(found: T | UnavailableError) -> T:
 def _is_for_oldest(item: pytest.Item) -> bool:
     """Whether a test is the one of its versions that needs the older kube-apiserver, which takes minutes to build."""
     callspec = getattr(item, "callspec", None)
+    if "older_control_plane" in getattr(item, "fixturenames", ()):
+        return True
     return callspec is not None and callspec.params.get("either_control_plane") == OLDEST
 
 

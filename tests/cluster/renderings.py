@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Final
 
 from tests.cluster.catalog import MANIFESTS, NAMESPACE, read_documents
-from tests.cluster.client import Json
+from tests.cluster.client import Answer, Client, Json
 
 CHART: Final = MANIFESTS / "chart"
 COMPONENTS: Final = MANIFESTS / "components"
 RELEASE: Final = "gpuclass-catalog"
+APPLY: Final = "application/apply-patch+yaml"
 HELM_TIMEOUT_SECONDS: Final = 60
 
 CERTIFICATION: Final = {"cert-manager": "tls.type=cert-manager", "self-signed": "tls.type=self-signed"}
@@ -48,14 +49,14 @@ def run_helm(helm: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def templated(helm: Path, values: Iterable[str], *, namespace: str = NAMESPACE) -> list[Json]:
+def templated(helm: Path, values: Iterable[str], *, namespace: str = NAMESPACE, chart: Path = CHART) -> list[Json]:
     """What the chart renders with these values, in a release of that namespace.
 
     Raises:
         AssertionError: helm refuses; the message carries what it said.
     """
     flags = [flag for value in values for flag in ("--set", value)]
-    done = run_helm(helm, "template", RELEASE, str(CHART), f"--namespace={namespace}", *flags)
+    done = run_helm(helm, "template", RELEASE, str(chart), f"--namespace={namespace}", *flags)
     if done.returncode != 0:
         raise AssertionError(f"helm template {' '.join(flags)}: {done.stderr}")
     return read_documents(done.stdout)
@@ -74,5 +75,23 @@ def by_identity(documents: Iterable[Json]) -> dict[str, Json]:
 
 
 def distinct(documents: Iterable[Json]) -> list[Json]:
-    """The documents without those that are equal to an earlier one, in their order."""
+    """The documents without those that are equal to an earlier one, in their order: every form of every object."""
     return list({json.dumps(document, sort_keys=True): document for document in documents}.values())
+
+
+def path_of(client: Client, document: Json) -> str:
+    """Where an object is, by what kube-apiserver says of its kind."""
+    version = document["apiVersion"]
+    prefix = f"/api/{version}" if "/" not in version else f"/apis/{version}"
+    (found,) = (
+        each for each in client.get(prefix)["resources"] if each["kind"] == document["kind"] and "/" not in each["name"]
+    )
+    metadata = document["metadata"]
+    inside = f"/namespaces/{metadata['namespace']}" if found["namespaced"] else ""
+    return f"{prefix}{inside}/{found['name']}/{metadata['name']}"
+
+
+def dry_run(client: Client, document: Json) -> Answer:
+    """Have kube-apiserver apply an object without storing it; a field that it does not know is an error."""
+    query = "dryRun=All&fieldManager=test&force=true&fieldValidation=Strict"
+    return client.request("PATCH", f"{path_of(client, document)}?{query}", document, {"Content-Type": APPLY})

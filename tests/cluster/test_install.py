@@ -18,14 +18,16 @@ import pytest
 
 from tests.cluster.binaries import Binaries
 from tests.cluster.catalog import API_SERVICE, ENDPOINT_SLICES, MANIFESTS, NAMESPACE, CatalogServer, endpoint_slice
+from tests.cluster.cleaning import left_as_found
 from tests.cluster.client import Client, Json
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.documents import Shell, commands
 from tests.cluster.network import Network, NetworkUnavailableError
+from tests.cluster.renderings import dry_run
 from tests.cluster.standins import foreign_kinds
 from tests.cluster.test_broken_cluster import AVAILABILITY, CRD, end_namespace, free, is_available
 from tests.cluster.waiting import wait_for
-from tests.cluster.workload import DEVICE, NAMESPACES, STORED, create_node, gpu_class, node
+from tests.cluster.workload import DEVICE, NAMESPACES, STORED, create_node, ensure_namespace, gpu_class, node
 
 DOCUMENT: Final = MANIFESTS.parent / "docs" / "install.md"
 CRD_APART: Final = "The stored kind"
@@ -162,6 +164,36 @@ def reader(cluster: ControlPlane, helm: Path, tmp_path: Path) -> Iterator[Reader
         server.stop()
         cluster.client.request("DELETE", CRD)
         wait_for(lambda: cluster.client.request("GET", CRD).code == 404, "the CRD to be gone")
+
+
+def require_admitted(client: Client, documents: list[Json]) -> None:
+    """The kube-apiserver takes each object without a warning about it, and would not take a misspelt one."""
+    for document in documents:
+        answer = dry_run(client, document)
+        assert answer.code in (200, 201), answer.body.decode()
+        assert "warning" not in answer.headers
+    (policy,) = (each for each in documents if each["kind"] == "NetworkPolicy")
+    answer = dry_run(client, {**policy, "spec": {**policy["spec"], "policyType": ["Ingress"]}})
+    assert answer.code >= 400
+    assert "policyType" in answer.json()["message"]
+
+
+def test_all_is_admitted(cluster: ControlPlane, everything: list[Json]) -> None:
+    """Each object that any choice of components has is admitted in each of its forms.
+
+    Of the kinds of cert-manager this shows only that they are well-formed: see `test_certificates_are_cert_managers`.
+    """
+    with left_as_found(cluster.client):
+        ensure_namespace(cluster.client, NAMESPACE)
+        require_admitted(cluster.client, everything)
+
+
+def test_all_is_admitted_by_the_oldest(older_control_plane: ControlPlane, everything: list[Json]) -> None:
+    """The same by the oldest Kubernetes that we promise to work with."""
+    client = older_control_plane.client
+    with left_as_found(client), foreign_kinds(client):
+        ensure_namespace(client, NAMESPACE)
+        require_admitted(client, everything)
 
 
 @pytest.mark.timeout(420)

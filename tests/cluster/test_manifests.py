@@ -1,9 +1,10 @@
 """What is installed: alike by kustomize and by Helm, admitted by the real kube-apiserver, placed by the scheduler."""
 
 import contextlib
-import itertools
+import json
+import subprocess
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,9 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.cluster.binaries import Binaries
+from tests.cluster.binaries import Binaries, Module, find_program
 from tests.cluster.catalog import API, MANIFESTS, NAME, NAMESPACE, composed, kustomized, manifests
-from tests.cluster.client import Answer, ApiError, Client, Json, NotFoundError
+from tests.cluster.client import ApiError, Client, Json, NotFoundError
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.renderings import (
     CERTIFICATION,
@@ -22,12 +23,10 @@ from tests.cluster.renderings import (
     OPTIONAL,
     VALUES,
     by_identity,
-    distinct,
+    path_of,
     run_helm,
     templated,
-    variants,
 )
-from tests.cluster.standins import FOREIGN_KINDS, foreign_kinds
 from tests.cluster.waiting import wait_for
 from tests.cluster.workload import (
     NAMESPACES,
@@ -42,30 +41,9 @@ from tests.cluster.workload import (
 PROJECT = MANIFESTS.parent
 CRD = "apiextensions.k8s.io/v1/CustomResourceDefinition//gpuclasses.cozystack.io"
 ELSEWHERE = "gpu-system"
-APPLY = "application/apply-patch+yaml"
+CERT_MANAGER = Module("cert-manager")
 ENFORCED = {"pod-security.kubernetes.io/enforce": "restricted"}
 SPREAD = ("cert-manager", "high-availability")
-
-
-@pytest.fixture(scope="module")
-def kustomize_renderings(binaries: Binaries) -> dict[tuple[str, ...], list[Json]]:
-    """Every variant, as kustomize gives it."""
-    chosen = list(variants())
-    with ThreadPoolExecutor(4) as pool:
-        return dict(zip(chosen, pool.map(lambda each: composed(binaries.kubectl, *each), chosen), strict=True))
-
-
-@pytest.fixture(scope="module")
-def cert_manager(control_plane: ControlPlane) -> Iterator[None]:
-    """The kinds of cert-manager, without what makes certificates."""
-    with foreign_kinds(control_plane.client):
-        yield
-
-
-@pytest.fixture
-def everything(kustomize_renderings: dict[tuple[str, ...], list[Json]]) -> list[Json]:
-    """Each object that any variant has, once for each form in which it comes."""
-    return distinct(itertools.chain.from_iterable(kustomize_renderings.values()))
 
 
 def pod_template(documents: list[Json], name: str) -> Json:
@@ -75,24 +53,6 @@ def pod_template(documents: list[Json], name: str) -> Json:
     metadata = {**template["metadata"], "name": name, "namespace": NAMESPACE}
     metadata["labels"] = {**metadata["labels"], "pod-template-hash": "same"}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]}
-
-
-def path_of(client: Client, document: Json) -> str:
-    """Where an object is, by what kube-apiserver says of its kind."""
-    version = document["apiVersion"]
-    prefix = f"/api/{version}" if "/" not in version else f"/apis/{version}"
-    (found,) = (
-        each for each in client.get(prefix)["resources"] if each["kind"] == document["kind"] and "/" not in each["name"]
-    )
-    metadata = document["metadata"]
-    inside = f"/namespaces/{metadata['namespace']}" if found["namespaced"] else ""
-    return f"{prefix}{inside}/{found['name']}/{metadata['name']}"
-
-
-def dry_run(client: Client, document: Json) -> Answer:
-    """Have kube-apiserver apply an object without storing it; a field that it does not know is an error."""
-    query = "dryRun=All&fieldManager=test&force=true&fieldValidation=Strict"
-    return client.request("PATCH", f"{path_of(client, document)}?{query}", document, {"Content-Type": APPLY})
 
 
 @pytest.mark.timeout(300)
@@ -131,6 +91,14 @@ def test_chart_has_the_crd(control_plane: ControlPlane, helm: Path) -> None:
     assert rendered == original
     assert rendered["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep"
     assert CRD not in by_identity(templated(helm, ["crd.install=false"]))
+
+
+def test_chart_is_whole_when_packaged(helm: Path, tmp_path: Path) -> None:
+    """A package of the chart, which cannot refer to what is beside it, renders the same."""
+    packed = run_helm(helm, "package", str(CHART), f"--destination={tmp_path}")
+    assert packed.returncode == 0, packed.stderr
+    (package,) = tmp_path.iterdir()
+    assert templated(helm, [], chart=package) == templated(helm, [])
 
 
 def test_chart_goes_elsewhere(helm: Path, binaries: Binaries) -> None:
@@ -227,28 +195,20 @@ def test_versions_agree(binaries: Binaries) -> None:
     assert image == f"{NAME}:{version}"
 
 
-@pytest.mark.usefixtures("cert_manager")
-def test_all_is_admitted(api: Client, everything: list[Json]) -> None:
-    """The real kube-apiserver takes each object of each variant, without a warning about it.
+@pytest.mark.timeout(600)
+def test_certificates_are_cert_managers(everything: list[Json], announce: Callable[[str], None]) -> None:
+    """The Issuers and Certificates are of cert-manager's own types, by a program that is built with them."""
+    program = find_program("certmanager", CERT_MANAGER, ".", announce)
 
-    The kinds of cert-manager are stand-ins: of them this shows only that they are well-formed objects.
-    """
-    ensure_namespace(api, NAMESPACE)
-    for document in everything:
-        answer = dry_run(api, document)
-        assert answer.code in (200, 201), answer.body.decode()
-        assert "warning" not in answer.headers
-    kinds = {(each["apiVersion"], each["kind"]) for each in everything}
-    assert kinds > {(f"{each.group}/{each.version}", each.kind) for each in FOREIGN_KINDS}
+    def judged(documents: list[Json]) -> subprocess.CompletedProcess[str]:
+        given = json.dumps(documents)
+        return subprocess.run((program,), input=given, capture_output=True, text=True, timeout=30, check=False)
 
-
-def test_a_misspelt_field_is_not_admitted(api: Client, everything: list[Json]) -> None:
-    """The dry run would notice a field that there is not."""
-    ensure_namespace(api, NAMESPACE)
-    (policy,) = (each for each in everything if each["kind"] == "NetworkPolicy")
-    answer = dry_run(api, {**policy, "spec": {**policy["spec"], "policyType": ["Ingress"]}})
-    assert answer.code >= 400
-    assert "policyType" in answer.json()["message"]
+    ours = [each for each in everything if each["apiVersion"].startswith("cert-manager.io/")]
+    assert judged(ours).stdout == "4\n"
+    certificate = next(each for each in ours if each["kind"] == "Certificate")
+    refused = judged([{**certificate, "spec": {**certificate["spec"], "dnsName": ["x"]}}])
+    assert (refused.returncode, "dnsName" in refused.stderr) == (1, True)
 
 
 def test_pods_are_restricted(api: Client, everything: list[Json]) -> None:
