@@ -78,6 +78,7 @@ class Module:
 ETCD = Module("etcd")
 KUBE = Module("kube-1.37")
 OLDER_KUBE = Module("kube-1.34")
+HELM = Module("helm")
 KUBE_APISERVER = "k8s.io/kubernetes/cmd/kube-apiserver"
 PACKAGES = {
     "etcd": (ETCD, "go.etcd.io/etcd/server/v3"),
@@ -118,6 +119,18 @@ def find_older_kube_apiserver(announce: Callable[[str], None]) -> Path:
     return _from_cache("kube-apiserver", OLDER_KUBE, KUBE_APISERVER, announce)
 
 
+def find_helm(announce: Callable[[str], None]) -> Path:
+    """Find helm, and build it if it is missing.
+
+    Args:
+        announce: as of `find_binaries`.
+
+    Raises:
+        UnavailableError: it is missing and cannot be built.
+    """
+    return _from_cache("helm", HELM, "helm.sh/helm/v4/cmd/helm", announce)
+
+
 def find_program(binary: str, module: Module, package: str, announce: Callable[[str], None]) -> Path:
     """Find a program that is no part of a control plane, and build it if it is missing.
 
@@ -150,7 +163,7 @@ def _from_cache(binary: str, module: Module, package: str, announce: Callable[[s
     go = shutil.which("go")
     if go is None:
         assets = ", or point KUBEBUILDER_ASSETS to a directory with etcd, kube-apiserver and kubectl"
-        remedy = "install Go" if module is OLDER_KUBE else f"install Go{assets}"
+        remedy = "install Go" if module in (OLDER_KUBE, HELM) else f"install Go{assets}"
         raise UnavailableError(f"{binary} is not in {path.parent}, and there is no Go to build it: {remedy}")
     path.parent.mkdir(parents=True, exist_ok=True)
     with locked(path.parent / ".lock"):

@@ -2,7 +2,10 @@
 
 import base64
 import contextlib
+import os
+import subprocess
 import sys
+import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -28,6 +31,7 @@ SERVICE_ACCOUNT = f"system:serviceaccount:{NAMESPACE}:{NAME}"
 SERVICE_ACCOUNT_GROUPS = ("system:serviceaccounts", f"system:serviceaccounts:{NAMESPACE}", "system:authenticated")
 SECURE_PORT = 6443
 ENDPOINT_SLICES = f"/apis/discovery.k8s.io/v1/namespaces/{NAMESPACE}/endpointslices/{NAME}"
+KUSTOMIZE_TIMEOUT_SECONDS = 60
 PROGRAM = (sys.executable, "-m", "apiserver", "serve")
 
 # What runs Pods: here a process on loopback stands in for them.
@@ -224,8 +228,11 @@ class CatalogServer:
 
 
 def apply_base(control_plane: ControlPlane, *endpoints: Endpoint) -> None:
-    """Apply the base, with a Service that leads to these endpoints; on loopback it can only be one."""
-    documents = manifests(control_plane, "base")
+    """Apply the base, with a Service that leads to these endpoints; on loopback it can only be one.
+
+    With it come the rights that `--kubevirt` needs: many a test starts a server with it.
+    """
+    documents = composed(control_plane.binaries.kubectl, "kubevirt")
     authority = control_plane.extension_authority.certificate.read_bytes()
     if control_plane.network is None:
         (only,) = endpoints
@@ -262,8 +269,33 @@ def manifests(control_plane: ControlPlane, name: str) -> list[Json]:
     """The documents of one directory under `manifests/`, as kustomize gives them if it is a kustomization."""
     directory = MANIFESTS / name
     if (directory / "kustomization.yaml").exists():
-        return read_documents(control_plane.kubectl("kustomize", str(directory)).stdout)
+        return kustomized(control_plane.binaries.kubectl, directory)
     return [document for path in sorted(directory.glob("*.yaml")) for document in read_documents(path.read_text())]
+
+
+def composed(kubectl: Path, *components: str) -> list[Json]:
+    """The base with components, in this order, as kustomize gives them."""
+    with tempfile.TemporaryDirectory(prefix="gpuclass-catalog-") as directory:
+        root = os.path.relpath(MANIFESTS, Path(directory).resolve())  # kustomize takes no absolute path
+        kustomization = {
+            "resources": [f"{root}/base"],
+            "components": [f"{root}/components/{each}" for each in components],
+        }
+        Path(directory, "kustomization.yaml").write_text(yaml.safe_dump(kustomization))
+        return kustomized(kubectl, Path(directory))
+
+
+def kustomized(kubectl: Path, directory: Path) -> list[Json]:
+    """What kustomize makes of a directory.
+
+    Raises:
+        AssertionError: it refuses; the message carries what it said.
+    """
+    command = (str(kubectl), "kustomize", str(directory))
+    done = subprocess.run(command, capture_output=True, text=True, timeout=KUSTOMIZE_TIMEOUT_SECONDS, check=False)
+    if done.returncode != 0:
+        raise AssertionError(f"kustomize refuses {directory}: {done.stderr}")
+    return read_documents(done.stdout)
 
 
 def read_documents(text: str) -> list[Json]:

@@ -1,19 +1,22 @@
 """Fixtures of the tests that need a real control plane: it is started once, and each test leaves it as it found it."""
 
 import dataclasses
+import itertools
 import logging
 import os
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
 
 import pytest
 
-from tests.cluster.binaries import Binaries, UnavailableError, find_binaries, find_older_kube_apiserver
-from tests.cluster.catalog import CatalogServer
+from tests.cluster.binaries import Binaries, UnavailableError, find_binaries, find_helm, find_older_kube_apiserver
+from tests.cluster.catalog import CatalogServer, composed
 from tests.cluster.cleaning import left_as_found
-from tests.cluster.client import Client
+from tests.cluster.client import Client, Json
 from tests.cluster.control_plane import ControlPlane
+from tests.cluster.renderings import distinct, variants
 from tests.monitoring.judging import Promjudge, find_promjudge
 
 T = TypeVar("T")
@@ -22,6 +25,7 @@ HERE = Path(__file__).parent
 FOUND = pytest.StashKey[Binaries | UnavailableError]()
 JUDGE_FOUND = pytest.StashKey[Path | UnavailableError]()
 OLDER_FOUND = pytest.StashKey[Path | UnavailableError]()
+HELM_FOUND = pytest.StashKey[Path | UnavailableError]()
 NEWEST, OLDEST = "1.37", "1.34"
 
 
@@ -38,20 +42,14 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     if session.config.option.collectonly or not any(item.get_closest_marker("cluster") for item in session.items):
         return
     stash, announce = session.config.stash, _announcer(session.config)
-    try:
-        stash[FOUND] = find_binaries(announce)
-    except UnavailableError as error:
-        stash[FOUND] = error
-    if any("promjudge" in getattr(item, "fixturenames", ()) for item in session.items):
-        try:
-            stash[JUDGE_FOUND] = find_promjudge(announce)
-        except UnavailableError as error:
-            stash[JUDGE_FOUND] = error
+    wanted = {name for item in session.items for name in getattr(item, "fixturenames", ())}
+    stash[FOUND] = _attempt(find_binaries, announce)
     if any(_is_for_oldest(item) for item in session.items):
-        try:
-            stash[OLDER_FOUND] = find_older_kube_apiserver(announce)
-        except UnavailableError as error:
-            stash[OLDER_FOUND] = error
+        stash[OLDER_FOUND] = _attempt(find_older_kube_apiserver, announce)
+    if "helm" in wanted:
+        stash[HELM_FOUND] = _attempt(find_helm, announce)
+    if "promjudge" in wanted:
+        stash[JUDGE_FOUND] = _attempt(find_promjudge, announce)
 
 
 @pytest.fixture(scope="session")
@@ -70,6 +68,26 @@ def binaries(pytestconfig: pytest.Config) -> Binaries:
 def promjudge(pytestconfig: pytest.Config) -> Promjudge:
     """Prometheus' and Grafana's packages as judges; without them the test is skipped, and in CI it fails."""
     return Promjudge(_required(pytestconfig.stash[JUDGE_FOUND]))
+
+
+@pytest.fixture(scope="session")
+def helm(pytestconfig: pytest.Config) -> Path:
+    """The program helm; without it the test is skipped, and in CI it fails."""
+    return _required(pytestconfig.stash[HELM_FOUND])
+
+
+@pytest.fixture(scope="session")
+def kustomize_renderings(binaries: Binaries) -> dict[tuple[str, ...], list[Json]]:
+    """Every choice of components, as kustomize gives it with the base."""
+    chosen = list(variants())
+    with ThreadPoolExecutor(4) as pool:
+        return dict(zip(chosen, pool.map(lambda each: composed(binaries.kubectl, *each), chosen), strict=True))
+
+
+@pytest.fixture(scope="session")
+def everything(kustomize_renderings: dict[tuple[str, ...], list[Json]]) -> list[Json]:
+    """Each object that any choice has, once for each form in which it comes."""
+    return distinct(itertools.chain.from_iterable(kustomize_renderings.values()))
 
 
 @pytest.fixture(scope="session")
@@ -114,6 +132,14 @@ def api(control_plane: ControlPlane) -> Iterator[Client]:
         yield control_plane.client
 
 
+def _attempt(find: Callable[[Callable[[str], None]], T], announce: Callable[[str], None]) -> T | UnavailableError:
+    """What is found or built, or why it is not."""
+    try:
+        return find(announce)
+    except UnavailableError as error:
+        return error
+
+
 def _required(found: T | UnavailableError) -> T:
     """What was found; without it the test is skipped, and in CI it fails."""
     if not isinstance(found, UnavailableError):
@@ -127,6 +153,8 @@ def _required(found: T | UnavailableError) -> T:
 def _is_for_oldest(item: pytest.Item) -> bool:
     """Whether a test is the one of its versions that needs the older kube-apiserver, which takes minutes to build."""
     callspec = getattr(item, "callspec", None)
+    if "older_control_plane" in getattr(item, "fixturenames", ()):
+        return True
     return callspec is not None and callspec.params.get("either_control_plane") == OLDEST
 
 

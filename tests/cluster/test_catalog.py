@@ -32,7 +32,7 @@ from tests.cluster.workload import (
 
 BASE = "/apis/catalog.cozystack.io/v1alpha1"
 KIND = "gpuclasses.catalog.cozystack.io"
-READER = "gpuclass-catalog-reader"
+READER = "gpuclass-catalog-viewer"
 BINDINGS = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
 BODY_OF_403 = 'cannot {verb} resource "{resource}" in API group "catalog.cozystack.io" at the cluster scope'
 

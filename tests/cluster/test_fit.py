@@ -67,7 +67,7 @@ def test_fit_is_a_right_of_its_own(api: Client, catalog: CatalogServer) -> None:
     everything_else = ["gpuclasses", "gpuclasses/catalog"]
     rules = [{"apiGroups": ["catalog.cozystack.io"], "resources": everything_else, "verbs": ["get", "list"]}]
     api.post(f"{RBAC}/clusterroles", {"metadata": {"name": "not-fit"}, "rules": rules})
-    for user, role in (("looker", "not-fit"), ("hoster", "gpuclass-catalog-reader")):
+    for user, role in (("looker", "not-fit"), ("hoster", "gpuclass-catalog-viewer")):
         subject = {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}
         reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role}
         binding = {"metadata": {"name": f"test-{user}"}, "roleRef": reference, "subjects": [subject]}

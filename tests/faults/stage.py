@@ -24,7 +24,7 @@ MAX_STALENESS: Final = 120
 
 KILLED, SURVIVOR, BEHIND = "killed", "survivor", "through kube-apiserver"
 READER: Final = "reader"
-READER_ROLE: Final = "gpuclass-catalog-reader"
+READER_ROLE: Final = "gpuclass-catalog-viewer"
 BINDINGS: Final = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
 POLL_SECONDS: Final = 0.05
 RECOVERY_LIMIT_SECONDS: Final = 90

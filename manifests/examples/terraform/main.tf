@@ -13,7 +13,7 @@ terraform {
 }
 
 variable "kubeconfig" {
-  description = "Credentials of a user who is bound to the ClusterRole gpuclass-catalog-reader."
+  description = "Credentials of a user who is bound to the ClusterRole gpuclass-catalog-viewer."
   type        = string
   default     = "~/.kube/config"
 }
