@@ -71,8 +71,10 @@ class Settings:
         tenant_rules: the names that the platform has agreed on with its tenants.
         vm_memory_overhead: bytes of memory that a VM's launcher takes beyond what is asked for in `gpuclasses/fit`.
         verbosity: 0 quiet, 1 notable events, 2 everything.
-        name: the one class to print, for `get`.
-        output: how to print, for `get`.
+        context: which context of the kubeconfig; empty for the current one.
+        name: the one class to print, for `get` and `catalog`.
+        output: how to print.
+        watch: whether what is printed is followed.
     """
 
     input: Input = Input.CLUSTER
@@ -94,25 +96,43 @@ class Settings:
     tenant_rules: TenantRules = field(default_factory=TenantRules)
     vm_memory_overhead: int = 0
     verbosity: int = 1
+    context: str = ""
     name: str = ""
-    output: str = "table"
+    output: str = ""
+    watch: bool = False
 
 
-OUTPUTS: Final = ("table", "wide", "json", "yaml")
+PROGRAM: Final = "gpuclass-catalog"
+COMMANDS: Final[Mapping[str, str]] = {
+    "serve": "serve the catalog API",
+    "get": "print the classes, without a server",
+    "catalog": "explain one class: what is free, where, and why not",
+}
+OUTPUTS: Final[Mapping[str, Sequence[str]]] = {
+    "get": ("table", "wide", "json", "yaml"),
+    "catalog": ("page", "table", "json", "yaml"),
+}
+"""How a command can print; the first without being told."""
 
 
-def make_parser() -> argparse.ArgumentParser:
+def make_parser(program: str = PROGRAM) -> argparse.ArgumentParser:
     """The command line. Values are taken as text, so that read_settings can report every wrong one at once."""
     parser = argparse.ArgumentParser(
-        prog="gpuclass-catalog",
+        prog=program,
         description="Which GPUs of each GPUClass are free now, where, and why not.",
         allow_abbrev=False,
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    serve = commands.add_parser("serve", help="serve the catalog API", allow_abbrev=False)
-    get = commands.add_parser("get", help="print the catalog once, without a server", allow_abbrev=False)
-    for command in (serve, get):
+    parsers = {name: commands.add_parser(name, help=text, allow_abbrev=False) for name, text in COMMANDS.items()}
+    for command in parsers.values():
         _add_common(command)
+    _add_serving(parsers["serve"])
+    _add_printing(parsers["get"], "one class; all without it", OUTPUTS["get"])
+    _add_printing(parsers["catalog"], "the class", OUTPUTS["catalog"])
+    return parser
+
+
+def _add_serving(serve: argparse.ArgumentParser) -> None:
     serve.add_argument("--local", action="store_true", help="watch with your own kubeconfig, serve on loopback only")
     serve.add_argument("--bind-address", metavar="IP", help="address to listen on (0.0.0.0; without TLS 127.0.0.1)")
     serve.add_argument("--secure-port", metavar="PORT", help="TLS port on a cluster (6443)")
@@ -141,28 +161,36 @@ def make_parser() -> argparse.ArgumentParser:
     serve.add_argument(
         "--license-secret-name", metavar="NAME", help="of a tenant's licence Secret; {class} is the class's name"
     )
-    get.add_argument("name", nargs="?", metavar="NAME", help="one class; all without it")
-    get.add_argument("-o", "--output", metavar="|".join(OUTPUTS), help="how to print (table)")
-    return parser
+
+
+def _add_printing(command: argparse.ArgumentParser, what: str, outputs: Sequence[str]) -> None:
+    command.add_argument("name", nargs="?", metavar="NAME", help=what)
+    command.add_argument("-o", "--output", metavar="|".join(outputs), help=f"how to print ({outputs[0]})")
+    command.add_argument("-w", "--watch", action="store_true", help="go on and show what changes, until Ctrl-C")
 
 
 def _add_common(command: argparse.ArgumentParser) -> None:
     command.add_argument("--snapshot", metavar="FILE", help="read a dump made by kubectl get -o yaml; - for stdin")
     command.add_argument("--kubeconfig", metavar="FILE", help="credentials for the cluster")
+    command.add_argument("--context", metavar="NAME", help="context of the kubeconfig (the current one)")
     command.add_argument("--node-selector", metavar="KEY=VALUE,…", help="count only nodes with these labels")
     command.add_argument("--resource-names", metavar="exclusive|shared", help="classes per resource name (exclusive)")
     command.add_argument("--kubevirt", action="store_true", help="sell to VMs: heed KubeVirt's permitted devices")
-    command.add_argument("-v", metavar="LEVEL", dest="verbosity", help="log level: 0, 1 or 2 (serve 1, get 0)")
+    command.add_argument("-v", metavar="LEVEL", dest="verbosity", help="log level: 0, 1 or 2 (serve 1, others 0)")
 
 
-def read_settings(arguments: Sequence[str]) -> tuple[str, Settings]:
+def read_settings(arguments: Sequence[str], program: str = PROGRAM) -> tuple[str, Settings]:
     """The command and its settings.
+
+    Args:
+        arguments: the command line.
+        program: how the program was called.
 
     Raises:
         SettingsError: with every problem there is.
         SystemExit: help was asked for, or no command given.
     """
-    parsed, unknown = make_parser().parse_known_args(arguments)
+    parsed, unknown = make_parser(program).parse_known_args(arguments)
     reader = _Reader(vars(parsed), [f"{flag}: there is no such flag or argument" for flag in unknown])
     settings = reader.read()
     if reader.problems:
@@ -179,8 +207,8 @@ class _Reader:
 
     def read(self) -> Settings:
         defaults = Settings()
-        get = self._texts["command"] == "get"
-        input_ = self._input(local=get or bool(self._texts.get("local")))
+        command = str(self._texts["command"])
+        input_ = self._input(local=command != "serve" or bool(self._texts.get("local")))
         settings = Settings(
             input=input_,
             snapshot=self._text("snapshot"),
@@ -203,16 +231,20 @@ class _Reader:
                 self._value("license_secret_name", _secret_name, defaults.tenant_rules.license_secret_name),
             ),
             vm_memory_overhead=self._value("vm_memory_overhead", _bytes, defaults.vm_memory_overhead),
-            verbosity=self._value("verbosity", _verbosity, 0 if get else defaults.verbosity),
+            verbosity=self._value("verbosity", _verbosity, defaults.verbosity if command == "serve" else 0),
+            context=self._text("context"),
             name=self._text("name"),
-            output=self._value("output", _output, defaults.output),
+            output=self._output(OUTPUTS.get(command, (defaults.output,))),
+            watch=bool(self._texts.get("watch")),
         )
         self._check_together(settings)
+        if command == "catalog" and not settings.name:
+            self.problems.append(f"NAME: say which class; `{PROGRAM} get` lists them")
         return settings
 
     def _input(self, *, local: bool) -> Input:
         if self._text("snapshot"):
-            for flag in ("local", "kubeconfig"):
+            for flag in ("local", "kubeconfig", "context"):
                 if self._texts.get(flag):
                     self.problems.append(f"--{flag}: leave it out with --snapshot, which needs no cluster")
             return Input.SNAPSHOT
@@ -231,6 +263,8 @@ class _Reader:
             )
         if settings.input is Input.SNAPSHOT:
             self._refuse("leave it out with --snapshot: a file is as old as it is", "max_staleness")
+            if settings.watch and settings.snapshot == "-":
+                self.problems.append("--watch: leave it out with --snapshot -, which is read once")
         if settings.input is Input.CLUSTER:
             if (settings.tls_cert_file is None) != (settings.tls_private_key_file is None):
                 self.problems.append("--tls-cert-file, --tls-private-key-file: give both, or neither")
@@ -250,6 +284,12 @@ class _Reader:
     def _text(self, key: str) -> str:
         text = self._texts.get(key)
         return text if isinstance(text, str) else ""
+
+    def _output(self, outputs: Sequence[str]) -> str:
+        text = self._text("output") or outputs[0]
+        if text not in outputs:
+            self.problems.append(f"--output: {text!r} must be one of {', '.join(outputs)}")
+        return text
 
     def _value(self, key: str, parse: Callable[[str], _T], default: _T, allowed: str = "") -> _T:
         text = self._texts.get(key)
@@ -364,9 +404,3 @@ def _verbosity(text: str) -> int:
     if text not in ("0", "1", "2"):
         raise ValueError("0, 1 or 2")
     return int(text)
-
-
-def _output(text: str) -> str:
-    if text not in OUTPUTS:
-        raise ValueError("one of " + ", ".join(OUTPUTS))
-    return text

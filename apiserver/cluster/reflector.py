@@ -239,7 +239,7 @@ class Listing(Generic[T]):
 
 @dataclass(slots=True)
 class Counters:
-    """What a reflector has done since it began."""
+    """What a reflector has done since it began; `listed` are the objects of the latest list, as far as it has come."""
 
     lists: int = 0
     relists: int = 0
@@ -249,6 +249,7 @@ class Counters:
     failures: int = 0
     silences: int = 0
     rejected: int = 0
+    listed: int = 0
 
 
 class Decoder(Generic[T]):
@@ -487,6 +488,7 @@ class Reflector(Generic[T]):
         while True:
             response = await self._transport.get(self.collection.path, params, accept=self.collection.accepts_list)
             token = self._decoder.add_page(listing, response.body)
+            self.counters.listed = len(listing.objects) + len(listing.rejected)
             if not token:
                 return listing
             params["continue"] = token
