@@ -1,6 +1,7 @@
 """Following a cluster for a person: until everything is listed once, or until it is clear that it never will be."""
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
 from http import HTTPStatus
@@ -8,7 +9,7 @@ from typing import Any, Final
 
 from apiserver.cluster.client import ConfigurationError, connect
 from apiserver.cluster.live import CLASSES, Live
-from apiserver.cluster.reflector import Reflector
+from apiserver.cluster.reflector import FAILURES, Reflector
 from apiserver.cluster.view import View
 from apiserver.inputs import USER_AGENT, InputError, Source
 from apiserver.settings import Settings
@@ -33,6 +34,8 @@ async def following(settings: Settings, live: Live) -> AsyncIterator[asyncio.Tas
     Raises:
         InputError: there is no such cluster, it refuses, or it does not answer.
     """
+    if not settings.verbosity:
+        logging.getLogger(FAILURES).setLevel(logging.ERROR)  # the message that ends it, or the screen, says the same
     try:
         client = await connect(settings.kubeconfig, context=settings.context or None, user_agent=USER_AGENT, local=True)
     except ConfigurationError as error:
@@ -56,12 +59,12 @@ async def _first_sync(live: Live, task: asyncio.Task[None], url: str) -> None:
             task.result()
         problem = next(_hopeless(live), None)
         if problem is not None:
-            raise InputError(f"{url}: {problem}")
+            raise InputError(f"the cluster at {url}: {problem}")
         listed = sum(each.counters.listed for each in live.needed())
         if listed > seen:
             seen, deadline = listed, loop.time() + _SILENCE_SECONDS
         if loop.time() > deadline:
-            raise InputError(f"{url}: nothing came for {_SILENCE_SECONDS} s: {live.unsynced()}")
+            raise InputError(f"the cluster at {url}: nothing came for {_SILENCE_SECONDS} s: {live.unsynced()}")
 
 
 def _hopeless(live: Live) -> Iterator[str]:
@@ -74,7 +77,7 @@ def _hopeless(live: Live) -> Iterator[str]:
         elif reflector.last_status in _FIXES:
             yield f"{reflector.collection.name}: {reflector.last_error}\n{_fix(reflector)}"
         elif reflector.last_status == 0 and reflector.counters.failures >= _TRIES:
-            yield f"{reflector.last_error}"
+            yield f"nobody answers: {str(reflector.last_error).partition(': ')[2]}"
 
 
 def _fix(reflector: Reflector[Any]) -> str:

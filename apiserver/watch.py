@@ -1,6 +1,7 @@
 """`--watch`: a picture that is drawn anew on a terminal, and lines that say what changed everywhere else."""
 
 import asyncio
+import logging
 import signal
 import sys
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
@@ -63,6 +64,7 @@ async def _looks(question: Question, source: Source) -> AsyncIterator[tuple[Obje
 
 async def _redraw(question: Question, source: Source, output: Device) -> None:
     ink = ink_of(output)
+    logging.disable(logging.ERROR)  # a line of the log would stand in the midst of the picture, which says it itself
     with Screen(output) as screen:
         async for answer, problem in _looks(question, source):
             now = f"{datetime.now().astimezone():%H:%M:%S}"

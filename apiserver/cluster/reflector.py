@@ -24,6 +24,10 @@ from apiserver.cluster.freshness import PROBE_SECONDS, Freshness
 from apiserver.cluster.salvage import split_items, without_nulls
 
 logger = logging.getLogger(__name__)
+FAILURES = f"{__name__}.failures"
+"""Logger of attempts that failed; who shows them in another way turns it down."""
+
+_failures = logging.getLogger(FAILURES)
 
 T = TypeVar("T")
 
@@ -584,7 +588,7 @@ class Reflector(Generic[T]):
         self._must_list = self._must_list or is_old or must_list_after(error, self._failures_in_a_row)
         message = str(error)
         level = logging.DEBUG if message == self.last_error else logging.WARNING
-        logger.log(level, "%s: %s", self.collection.name, message)
+        _failures.log(level, "%s: %s", self.collection.name, message)
         self.last_error, self.last_status = message, error.status
 
 
