@@ -9,7 +9,7 @@ BIN := .venv/bin
 LOCK := requirements.lock
 UV_FLAGS := --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header pyproject.toml
 
-.PHONY: help setup serve test check lint types unit cluster oracle conformance rolling faults bench openapi lock clean
+.PHONY: help setup serve test check lint types unit cluster oracle conformance rolling faults bench openapi docs lock clean
 
 help: ## Say what can be made.
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
@@ -63,6 +63,9 @@ bench: setup ## Compare with sample-apiserver, the CRD and bare aiohttp (ROWS=te
 
 openapi: setup ## Write the OpenAPI documents anew from apiserver/catalog/schema.py.
 	$(BIN)/python -m openapi.generate
+
+docs: setup ## Write docs/reference anew from the OpenAPI document and the command line.
+	$(BIN)/python -m docs.reference
 
 lock: ## Write the lock files anew from pyproject.toml (uv must be installed).
 	uv pip compile $(UV_FLAGS) --group dev -o $(LOCK)

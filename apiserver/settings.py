@@ -133,33 +133,61 @@ def make_parser(program: str = PROGRAM) -> argparse.ArgumentParser:
 
 
 def _add_serving(serve: argparse.ArgumentParser) -> None:
-    serve.add_argument("--local", action="store_true", help="watch with your own kubeconfig, serve on loopback only")
-    serve.add_argument("--bind-address", metavar="IP", help="address to listen on (0.0.0.0; without TLS 127.0.0.1)")
+    serve.add_argument(
+        "--local", action="store_true", help="live from your own kubeconfig, plain HTTP on loopback only"
+    )
+    serve.add_argument(
+        "--bind-address",
+        metavar="IP",
+        help="where to listen; with --snapshot and --local on loopback only (0.0.0.0 with TLS, else 127.0.0.1)",
+    )
     serve.add_argument("--secure-port", metavar="PORT", help="TLS port on a cluster (6443)")
-    serve.add_argument("--insecure-port", metavar="PORT", help="plain HTTP port with --snapshot or --local (8080)")
-    serve.add_argument("--max-staleness", metavar="DURATION", help="answer 503 rather than older figures (3m)")
+    serve.add_argument("--insecure-port", metavar="PORT", help="plain HTTP port with --snapshot and --local (8080)")
     serve.add_argument(
-        "--shutdown-delay-duration", metavar="DURATION", help="go on serving, unready, after SIGTERM (0s)"
+        "--max-staleness", metavar="DURATION", help="answer 503 rather than figures that may be older (3m)"
     )
     serve.add_argument(
-        "--max-requests-inflight", metavar="NUMBER", help="requests answered at once, watches apart; 0: any (400)"
+        "--shutdown-delay-duration",
+        metavar="DURATION",
+        help="after SIGTERM be unready, and serve for so long; a second signal ends at once (0s)",
     )
-    serve.add_argument("--vm-memory-overhead", metavar="QUANTITY", help="added to each pod's memory in fit (0)")
-    serve.add_argument("--tls-cert-file", metavar="FILE", help="serving certificate (a self-signed one is made)")
+    serve.add_argument(
+        "--max-requests-inflight",
+        metavar="NUMBER",
+        help="requests answered at once, more are 429; watches, system:masters, health do not count; 0: no limit (400)",
+    )
+    serve.add_argument(
+        "--vm-memory-overhead",
+        metavar="QUANTITY",
+        help="memory that fit adds to each pod for the launcher of a VM, as 300Mi (0)",
+    )
+    serve.add_argument(
+        "--tls-cert-file",
+        metavar="FILE",
+        help="serving certificate, read again every minute (a self-signed one is made)",
+    )
     serve.add_argument("--tls-private-key-file", metavar="FILE", help="key of --tls-cert-file")
     serve.add_argument(
         "--authorization-always-allow-paths",
         metavar="PATHS",
-        help="comma-separated paths answered to everybody (/healthz,/readyz,/livez)",
+        help="comma-separated, answered to all; a pod's probes need /readyz/serving too (/healthz,/readyz,/livez)",
     )
     serve.add_argument(
-        "--tenant-offers", nargs="?", const="true", metavar="true|false", help="serve offers to tenants (true)"
+        "--tenant-offers",
+        nargs="?",
+        const="true",
+        metavar="true|false",
+        help="serve gpuoffers; without, nothing is watched for them (true)",
     )
     serve.add_argument(
-        "--vgpu-entitlement-label", metavar="KEY=VALUE", help="namespaces with this label may order vGPUs"
+        "--vgpu-entitlement-label",
+        metavar="KEY=VALUE",
+        help="namespaces with this label may order vGPUs (gpuclass.cozystack.io/vgpu=true)",
     )
     serve.add_argument(
-        "--license-secret-name", metavar="NAME", help="of a tenant's licence Secret; {class} is the class's name"
+        "--license-secret-name",
+        metavar="NAME",
+        help="Secret with a class's licence in a tenant's namespace (gpuclass-license-{class})",
     )
 
 
@@ -170,12 +198,28 @@ def _add_printing(command: argparse.ArgumentParser, what: str, outputs: Sequence
 
 
 def _add_common(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--snapshot", metavar="FILE", help="read a dump made by kubectl get -o yaml; - for stdin")
-    command.add_argument("--kubeconfig", metavar="FILE", help="credentials for the cluster")
+    command.add_argument(
+        "--snapshot",
+        metavar="FILE",
+        help="read a dump instead of a cluster: JSON or YAML as kubectl get prints it; - is standard input",
+    )
+    command.add_argument(
+        "--kubeconfig",
+        metavar="FILE",
+        help="credentials (serve: those of its pod; else your own kubeconfig)",
+    )
     command.add_argument("--context", metavar="NAME", help="context of the kubeconfig (the current one)")
     command.add_argument("--node-selector", metavar="KEY=VALUE,…", help="count only nodes with these labels")
-    command.add_argument("--resource-names", metavar="exclusive|shared", help="classes per resource name (exclusive)")
-    command.add_argument("--kubevirt", action="store_true", help="sell to VMs: heed KubeVirt's permitted devices")
+    command.add_argument(
+        "--resource-names",
+        metavar="exclusive|shared",
+        help="a resource name belongs to one class, the recorded owner or else the oldest, or to any (exclusive)",
+    )
+    command.add_argument(
+        "--kubevirt",
+        action="store_true",
+        help="what is sold goes to VMs: only what KubeVirt permits is offered, only nodes that take VMs are counted",
+    )
     command.add_argument("-v", metavar="LEVEL", dest="verbosity", help="log level: 0, 1 or 2 (serve 1, others 0)")
 
 

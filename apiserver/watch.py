@@ -64,12 +64,14 @@ async def _looks(question: Question, source: Source) -> AsyncIterator[tuple[Obje
 
 async def _redraw(question: Question, source: Source, output: Device) -> None:
     ink = ink_of(output)
+    since = ""
     logging.disable(logging.ERROR)  # a line of the log would stand in the midst of the picture, which says it itself
     with Screen(output) as screen:
         async for answer, problem in _looks(question, source):
             now = f"{datetime.now().astimezone():%H:%M:%S}"
-            if problem is not None:
-                footer = ink.paint(f"not up to date at {now}: {problem}", Style.RED)
+            since = (since or now) if problem else ""
+            if problem:
+                footer = ink.paint(f"not up to date since {since}: {problem}", Style.RED)
             else:
                 footer = ink.paint(f"live, {now}; Ctrl-C ends", Style.FAINT)
             if answer is None:

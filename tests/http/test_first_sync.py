@@ -92,6 +92,17 @@ def test_progress(tmp_path: Path) -> None:
     assert plain(terminal.written).rstrip().endswith("^C")
 
 
+async def test_how_many(tmp_path: Path) -> None:
+    """What is being read is told with how many objects there were so far."""
+    async with FakeApiserver() as fake:
+        for number in range(3):
+            fake.put("/api/v1/nodes", f"node-{number}")
+        settings = settings_of(tmp_path, fake.url)
+        live = Live(make_view(settings))
+        async with following(settings, live):
+            assert reading(live) == "reading the cluster: 0 gpuclasses, 3 nodes, 0 pods ..."
+
+
 def test_nothing_yet() -> None:
     """Before anything is asked the connection is what is waited for."""
     assert reading(Live(make_view(Settings()))) == "connecting to the cluster ..."
