@@ -14,7 +14,7 @@ IMAGE ?= gpuclass-catalog:$(VERSION)
 BASE_IMAGE ?= $(shell sed -n 's/^ARG BASE_IMAGE=//p' Dockerfile)
 IMAGE_FLAGS ?=
 
-.PHONY: help setup serve test check lint types unit cluster oracle conformance rolling faults bench openapi image pictures lock clean
+.PHONY: help setup serve test check lint types unit cluster oracle conformance rolling faults bench openapi docs image pictures lock clean
 
 help: ## Say what can be made.
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
@@ -70,6 +70,9 @@ bench: setup ## Compare with sample-apiserver, the CRD and bare aiohttp (ROWS=te
 
 openapi: setup ## Write the OpenAPI documents anew from apiserver/catalog/schema.py.
 	$(BIN)/python -m openapi.generate
+
+docs: setup ## Write docs/reference anew from the OpenAPI document and the command line.
+	$(BIN)/python -m docs.reference
 
 image: ## Build the image with buildah or docker (IMAGE=name:tag, BASE_IMAGE= for another base).
 	@if command -v buildah >/dev/null; then builder=buildah; \

@@ -1,102 +1,96 @@
 """The command line: what was asked for is checked, run, and answered with an exit code."""
 
-import asyncio
+import os
 import sys
-from collections.abc import Sequence
-from datetime import UTC, datetime
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
-import orjson
-import yaml
-
-from apiserver.browsing import show_page
-from apiserver.catalog.install import install
-from apiserver.inputs import InputError, load_cluster, load_snapshot, make_view
+from apiserver.flags import COMMANDS, PROGRAM
+from apiserver.inputs import InputError
 from apiserver.logs import set_up
-from apiserver.printing import format_table
-from apiserver.serving.history import Stored
-from apiserver.serving.pages import Page
-from apiserver.serving.reading import list_body
-from apiserver.serving.resources import Resource
-from apiserver.serving.store import Listing
-from apiserver.serving.tables import INCLUDE_NONE, make_table
-from apiserver.serving.versions import ServerClock, VersionSource
-from apiserver.settings import Input, Settings, SettingsError, read_settings
+from apiserver.settings import Settings, SettingsError, read_settings
 
 EXIT_OK: Final = 0
 EXIT_FAILED: Final = 1
 EXIT_USAGE: Final = 2
+EXIT_INTERRUPTED: Final = 130
+"""As a shell has it for what SIGINT ended; SIGPIPE, below, is the same for a reader who has gone."""
+
+EXIT_NO_READER: Final = 141
+
+_PLUGIN: Final = "kubectl gpuclasses"
+_HELP: Final = ("-h", "--help")
 
 
-def run(arguments: Sequence[str]) -> int:
+def run(arguments: Sequence[str], program: str = PROGRAM) -> int:
     """Run one command.
 
+    Args:
+        arguments: the command line.
+        program: how the program was called.
+
     Returns:
-        0 when all went well, 1 when it failed, 2 when the settings are wrong.
+        0 when all went well, 1 when it failed, 2 when the settings are wrong, 130 when it was interrupted.
     """
     try:
-        command, settings = read_settings(arguments)
+        command, settings = read_settings(arguments, program)
     except SettingsError as error:
         for problem in error.problems:
-            _complain(problem)
+            _complain(program, problem)
         return EXIT_USAGE
     set_up(settings.verbosity, settings.logging_format)
     try:
-        if command == "get":
-            return get(settings)
-        from apiserver.serve import serve  # noqa: PLC0415 # cryptography and the server take long to import
-
-        if command == "ui":
-            serve(settings, partial(show_page, open_browser=settings.open_browser))
-        else:
-            serve(settings)
+        _RUN[command](settings)
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left to be flushed goes nowhere
+        return EXIT_NO_READER
     except (InputError, OSError) as error:
-        _complain(str(error))
+        _complain(program, str(error))
         return EXIT_FAILED
     return EXIT_OK
 
 
-def get(settings: Settings) -> int:
-    """Print the catalog once."""
-    view = make_view(settings)
-    if settings.input is Input.SNAPSHOT:
-        load_snapshot(settings.snapshot).fill(view, kubevirt=settings.kubevirt)
-    else:
-        asyncio.run(load_cluster(settings, view))
-    versions = VersionSource(ServerClock(wall=datetime.now(UTC).timestamp()))
-    served = install(view, versions, lambda: None)
-    resource = served.resources[0]
-    listing = asyncio.run(_list(resource))
-    if not settings.name:
-        tree = orjson.loads(list_body(served, resource, Page({"resourceVersion": listing.version}, listing.items)))
-        _print(tree, listing.items, resource, settings.output)
-        return EXIT_OK
-    found = next((item for item in listing.items if item.object["metadata"]["name"] == settings.name), None)
-    if found is None:
-        _complain(f'{resource.plural}.{served.group} "{settings.name}" not found')
-        return EXIT_FAILED
-    _print(found.object, [found], resource, settings.output)
-    return EXIT_OK
+def run_plugin(arguments: Sequence[str]) -> int:
+    """Run as `kubectl gpuclasses`; without a command it is `get`."""
+    named = bool(arguments) and (arguments[0] in COMMANDS or arguments[0] in _HELP)
+    return run(arguments if named else ["get", *arguments], _PLUGIN)
 
 
-async def _list(resource: Resource) -> Listing:
-    async with resource.store.open("") as store:
-        return store.list()
+def _serve(settings: Settings) -> None:
+    from apiserver.serve import serve  # noqa: PLC0415 # cryptography and the server take long to import
+
+    serve(settings)
 
 
-def _print(tree: object, items: Sequence[Stored], resource: Resource, output: str) -> None:
-    if output == "json":
-        text = orjson.dumps(tree, option=orjson.OPT_INDENT_2).decode() + "\n"
-    elif output == "yaml":
-        text = yaml.safe_dump(tree, sort_keys=True, allow_unicode=True)
-    else:
-        objects = [item.object for item in items]
-        now = datetime.now(UTC)
-        table = make_table(resource.layout, objects, metadata={}, include=INCLUDE_NONE, version="v1", now=now)
-        text = format_table(table, wide=output == "wide")
-    sys.stdout.write(text)
+def _get(settings: Settings) -> None:
+    from apiserver.show import show_classes  # noqa: PLC0415 # the server needs none of it
+
+    show_classes(settings)
 
 
-def _complain(text: str) -> None:
-    sys.stderr.write(f"gpuclass-catalog: {text}\n")
+def _catalog(settings: Settings) -> None:
+    from apiserver.show import show_catalog  # noqa: PLC0415 # the server needs none of it
+
+    show_catalog(settings)
+
+
+def _ui(settings: Settings) -> None:
+    from apiserver.browsing import show_page  # noqa: PLC0415 # the server needs none of it
+    from apiserver.serve import serve  # noqa: PLC0415 # as above
+
+    serve(settings, partial(show_page, open_browser=settings.open_browser))
+
+
+_RUN: Final[Mapping[str, Callable[[Settings], None]]] = {
+    "serve": _serve,
+    "get": _get,
+    "catalog": _catalog,
+    "ui": _ui,
+}
+
+
+def _complain(program: str, text: str) -> None:
+    sys.stderr.write(f"{program}: {text}\n")

@@ -1,4 +1,4 @@
-"""Filling a view: from a snapshot file, or once from a cluster."""
+"""What a view is filled from: how it counts, and what is read from a snapshot file."""
 
 import logging
 import sys
@@ -6,9 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from apiserver import __version__
-from apiserver.cluster.client import ConfigurationError, connect
 from apiserver.cluster.kubevirt import SCHEDULABLE_LABEL
-from apiserver.cluster.live import Live, follow_until
 from apiserver.cluster.snapshot import Snapshot, SnapshotError, parse_snapshot
 from apiserver.cluster.tenancy import Tenancy
 from apiserver.cluster.view import View
@@ -16,12 +14,30 @@ from apiserver.settings import Settings
 
 STDIN: Final = "-"
 USER_AGENT: Final = f"gpuclass-catalog/{__version__}"
-_LOAD_SECONDS: Final = 60
 _log = logging.getLogger(__name__)
 
 
 class InputError(Exception):
     """Objects cannot be had; the message says from where and why."""
+
+
+class Source:
+    """What is known of the objects, once they are there. By itself it is a file that was read once.
+
+    Args:
+        view: the objects.
+    """
+
+    def __init__(self, view: View) -> None:
+        self.view = view
+
+    def untold(self) -> str | None:
+        """Why no true answer can be given now, or None."""
+        return None
+
+    def lagging(self) -> str | None:
+        """Why what is known may not be of now, though it may still be told; or None."""
+        return None
 
 
 def make_view(settings: Settings) -> View:
@@ -54,22 +70,10 @@ def load_snapshot(file: str) -> Snapshot:
     return snapshot
 
 
-async def load_cluster(settings: Settings, view: View) -> None:
-    """Fill the view once from the cluster of a kubeconfig, the person's own by default.
-
-    Raises:
-        InputError: there is no such cluster, it refuses, or it does not answer in time.
-    """
-    live = Live(view, kubevirt=settings.kubevirt)
+def stamp(file: Path) -> tuple[int, int, int] | None:
+    """What changes when a file does; None while there is none."""
     try:
-        client = await connect(settings.kubeconfig, user_agent=USER_AGENT, local=True)
-        async with client:
-            await follow_until(
-                live, client, lambda: live.unsynced() is None or live.refused() is not None, _LOAD_SECONDS
-            )
-    except ConfigurationError as error:
-        raise InputError(str(error)) from error
-    except TimeoutError as error:
-        raise InputError(f"the cluster did not answer within {_LOAD_SECONDS} s: {live.unsynced()}") from error
-    if (refused := live.refused()) is not None:
-        raise InputError(f"the cluster refused: {refused}")
+        stat = file.stat()
+    except OSError:
+        return None
+    return stat.st_mtime_ns, stat.st_size, stat.st_ino

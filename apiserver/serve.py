@@ -23,7 +23,7 @@ from apiserver.cluster.tenancy import Tenancy
 from apiserver.cluster.view import View
 from apiserver.delegation import Reviews, Trust
 from apiserver.garbage import settle
-from apiserver.inputs import STDIN, USER_AGENT, InputError, load_snapshot, make_tenancy, make_view
+from apiserver.inputs import STDIN, USER_AGENT, InputError, load_snapshot, make_tenancy, make_view, stamp
 from apiserver.measured import Access, Measured
 from apiserver.serving.authentication import Authenticator
 from apiserver.serving.authorization import Authorizer, OpenPaths
@@ -172,13 +172,13 @@ async def _reload_on_change(settings: Settings, view: View, tenancy: Tenancy | N
     file = Path(settings.snapshot)
     problem: str | None = None
     health.ready["snapshot"] = lambda: problem
-    seen = _stamp(file)
+    seen = stamp(file)
     while True:
         await asyncio.sleep(_SNAPSHOT_POLL_SECONDS)
-        stamp = _stamp(file)
-        if stamp == seen:
+        now = stamp(file)
+        if now == seen:
             continue
-        seen = stamp
+        seen = now
         try:
             load_snapshot(settings.snapshot).fill(view, tenancy, kubevirt=settings.kubevirt)
         except InputError as error:
@@ -187,15 +187,6 @@ async def _reload_on_change(settings: Settings, view: View, tenancy: Tenancy | N
         else:
             problem = None
             _log.info("snapshot %s: read again", file)
-
-
-def _stamp(file: Path) -> tuple[int, int, int] | None:
-    """What changes when a file does; None while there is none."""
-    try:
-        stat = file.stat()
-    except OSError:
-        return None
-    return stat.st_mtime_ns, stat.st_size, stat.st_ino
 
 
 # From a cluster.
@@ -338,6 +329,7 @@ async def _connect(settings: Settings, clock: ServerClock) -> ClusterClient:
     try:
         return await connect(
             settings.kubeconfig,
+            context=settings.context or None,
             user_agent=USER_AGENT,
             local=settings.input is Input.LOCAL,
             on_date=lambda date, _, received: clock.observe(date, received),

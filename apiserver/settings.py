@@ -1,6 +1,5 @@
 """What a run is told: read from the command line, all of it checked before anything starts."""
 
-import argparse
 import ipaddress
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,6 +8,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 from urllib.parse import urlsplit
 
+from apiserver.flags import OUTPUTS, PROGRAM, make_parser
 from apiserver.gpu.classes import MAX_CLASS_NAME, is_label_value
 from apiserver.gpu.ownership import ResourceNames
 from apiserver.gpu.quantity import MalformedQuantityError, parse_milli, whole
@@ -75,8 +75,10 @@ class Settings:
         verbosity: 0 quiet, 1 notable events, 2 everything, 3 and more each request too.
         logging_format: of the log, "text" or "json".
         tracing_endpoint: URL of the OTLP collector that traces go to; "" for that of the environment, or none.
-        name: the one class to print, for `get`.
-        output: how to print, for `get`.
+        context: which context of the kubeconfig; empty for the current one.
+        name: the one class to print, for `get` and `catalog`.
+        output: how to print.
+        watch: whether what is printed is followed.
         open_browser: whether to open the page in a browser, for `ui`.
     """
 
@@ -101,81 +103,25 @@ class Settings:
     verbosity: int = 1
     logging_format: str = "text"
     tracing_endpoint: str = ""
+    context: str = ""
     name: str = ""
-    output: str = "table"
+    output: str = ""
+    watch: bool = False
     open_browser: bool = True
 
 
-OUTPUTS: Final = ("table", "wide", "json", "yaml")
-
-
-def make_parser() -> argparse.ArgumentParser:
-    """The command line. Values are taken as text, so that read_settings can report every wrong one at once."""
-    parser = argparse.ArgumentParser(
-        prog="gpuclass-catalog",
-        description="Which GPUs of each GPUClass are free now, where, and why not.",
-        allow_abbrev=False,
-    )
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    serve = commands.add_parser("serve", help="serve the catalog API", allow_abbrev=False)
-    get = commands.add_parser("get", help="print the catalog once, without a server", allow_abbrev=False)
-    ui = commands.add_parser("ui", help="look at the classes in a browser", allow_abbrev=False)
-    for command in (serve, get, ui):
-        _add_common(command)
-    for command, port in ((serve, "8080"), (ui, "a free one")):
-        command.add_argument("--insecure-port", metavar="PORT", help=f"plain HTTP port on loopback ({port})")
-        command.add_argument("--max-staleness", metavar="DURATION", help="answer 503 rather than older figures (3m)")
-    serve.add_argument("--local", action="store_true", help="watch with your own kubeconfig, serve on loopback only")
-    serve.add_argument("--bind-address", metavar="IP", help="address to listen on (0.0.0.0; without TLS 127.0.0.1)")
-    serve.add_argument("--secure-port", metavar="PORT", help="TLS port on a cluster (6443)")
-    serve.add_argument(
-        "--shutdown-delay-duration", metavar="DURATION", help="go on serving, unready, after SIGTERM (0s)"
-    )
-    serve.add_argument(
-        "--max-requests-inflight", metavar="NUMBER", help="requests answered at once, watches apart; 0: any (400)"
-    )
-    serve.add_argument("--tracing-endpoint", metavar="URL", help="send traces there by OTLP over HTTP")
-    serve.add_argument("--vm-memory-overhead", metavar="QUANTITY", help="added to each pod's memory in fit (0)")
-    serve.add_argument("--tls-cert-file", metavar="FILE", help="serving certificate (a self-signed one is made)")
-    serve.add_argument("--tls-private-key-file", metavar="FILE", help="key of --tls-cert-file")
-    serve.add_argument(
-        "--authorization-always-allow-paths",
-        metavar="PATHS",
-        help="comma-separated paths answered to everybody (/healthz,/readyz,/livez)",
-    )
-    serve.add_argument(
-        "--tenant-offers", nargs="?", const="true", metavar="true|false", help="serve offers to tenants (true)"
-    )
-    serve.add_argument(
-        "--vgpu-entitlement-label", metavar="KEY=VALUE", help="namespaces with this label may order vGPUs"
-    )
-    serve.add_argument(
-        "--license-secret-name", metavar="NAME", help="of a tenant's licence Secret; {class} is the class's name"
-    )
-    get.add_argument("name", nargs="?", metavar="NAME", help="one class; all without it")
-    get.add_argument("-o", "--output", metavar="|".join(OUTPUTS), help="how to print (table)")
-    ui.add_argument("--no-browser", action="store_true", help="only print the address of the page")
-    return parser
-
-
-def _add_common(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--snapshot", metavar="FILE", help="read a dump made by kubectl get -o yaml; - for stdin")
-    command.add_argument("--kubeconfig", metavar="FILE", help="credentials for the cluster")
-    command.add_argument("--node-selector", metavar="KEY=VALUE,…", help="count only nodes with these labels")
-    command.add_argument("--resource-names", metavar="exclusive|shared", help="classes per resource name (exclusive)")
-    command.add_argument("--kubevirt", action="store_true", help="sell to VMs: heed KubeVirt's permitted devices")
-    command.add_argument("-v", "--v", metavar="LEVEL", dest="verbosity", help="log level, 0 to 10 (serve 1, else 0)")
-    command.add_argument("--logging-format", metavar="text|json", help="how the log is written (text)")
-
-
-def read_settings(arguments: Sequence[str]) -> tuple[str, Settings]:
+def read_settings(arguments: Sequence[str], program: str = PROGRAM) -> tuple[str, Settings]:
     """The command and its settings.
+
+    Args:
+        arguments: the command line.
+        program: how the program was called.
 
     Raises:
         SettingsError: with every problem there is.
         SystemExit: help was asked for, or no command given.
     """
-    parsed, unknown = make_parser().parse_known_args(arguments)
+    parsed, unknown = make_parser(program).parse_known_args(arguments)
     reader = _Reader(vars(parsed), [f"{flag}: there is no such flag or argument" for flag in unknown])
     settings = reader.read()
     if reader.problems:
@@ -192,7 +138,7 @@ class _Reader:
 
     def read(self) -> Settings:
         defaults = Settings()
-        command = self._texts["command"]
+        command = str(self._texts["command"])
         input_ = self._input(local=command != "serve" or bool(self._texts.get("local")))
         port = 0 if command == "ui" else defaults.insecure_port
         settings = Settings(
@@ -220,16 +166,20 @@ class _Reader:
             verbosity=self._value("verbosity", _verbosity, defaults.verbosity if command == "serve" else 0),
             logging_format=self._value("logging_format", _logging_format, defaults.logging_format),
             tracing_endpoint=self._value("tracing_endpoint", _endpoint, defaults.tracing_endpoint),
+            context=self._text("context"),
             name=self._text("name"),
-            output=self._value("output", _output, defaults.output),
+            output=self._output(OUTPUTS.get(command, (defaults.output,))),
+            watch=bool(self._texts.get("watch")),
             open_browser=not self._texts.get("no_browser"),
         )
         self._check_together(settings)
+        if command == "catalog" and not settings.name:
+            self.problems.append(f"NAME: say which class; `{PROGRAM} get` lists them")
         return settings
 
     def _input(self, *, local: bool) -> Input:
         if self._text("snapshot"):
-            for flag in ("local", "kubeconfig"):
+            for flag in ("local", "kubeconfig", "context"):
                 if self._texts.get(flag):
                     self.problems.append(f"--{flag}: leave it out with --snapshot, which needs no cluster")
             return Input.SNAPSHOT
@@ -248,6 +198,8 @@ class _Reader:
             )
         if settings.input is Input.SNAPSHOT:
             self._refuse("leave it out with --snapshot: a file is as old as it is", "max_staleness")
+            if settings.watch and settings.snapshot == "-":
+                self.problems.append("--watch: leave it out with --snapshot -, which is read once")
         if settings.input is Input.CLUSTER:
             if (settings.tls_cert_file is None) != (settings.tls_private_key_file is None):
                 self.problems.append("--tls-cert-file, --tls-private-key-file: give both, or neither")
@@ -267,6 +219,12 @@ class _Reader:
     def _text(self, key: str) -> str:
         text = self._texts.get(key)
         return text if isinstance(text, str) else ""
+
+    def _output(self, outputs: Sequence[str]) -> str:
+        text = self._text("output") or outputs[0]
+        if text not in outputs:
+            self.problems.append(f"--output: {text!r} must be one of {', '.join(outputs)}")
+        return text
 
     def _value(self, key: str, parse: Callable[[str], _T], default: _T, allowed: str = "") -> _T:
         text = self._texts.get(key)
@@ -393,10 +351,4 @@ def _endpoint(text: str) -> str:
     url = urlsplit(text)
     if url.scheme not in ("http", "https") or not url.hostname or url.query or url.fragment:
         raise ValueError("the URL of an OTLP collector, such as http://collector:4318")
-    return text
-
-
-def _output(text: str) -> str:
-    if text not in OUTPUTS:
-        raise ValueError("one of " + ", ".join(OUTPUTS))
     return text

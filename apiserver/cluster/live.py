@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -264,10 +264,13 @@ class Live:
         """Why KubeVirt's table may be out of date, or None."""
         return self._kubevirts.known.problem if self._kubevirts is not None else None
 
-    def refused(self) -> str | None:
-        """What the cluster refuses to list, with its words: waiting will not help by itself."""
-        refused = [_describe(each) for each in self._reflectors if not each.synced and each.last_status in _REFUSALS]
-        return "; ".join(refused) or None
+    def needed(self) -> Sequence[Reflector[Any]]:
+        """What follows the collections without which no answer can be given, as far as it has begun."""
+        return self._reflectors
+
+    def complete(self) -> bool:
+        """Whether everything was asked for at least once, also what only the page of a class tells."""
+        return self.unsynced() is None and self._device_classes.settled()
 
     def _tell_permits(self, known: Known[KubeVirtObject]) -> None:
         names = None if known.objects is None else permitted_names(known.objects)
@@ -275,24 +278,6 @@ class Live:
 
     def _tell_mapped(self, known: Known[DeviceClassObject]) -> None:
         self._view.set_mapped(mapped_names(known.objects or ()))
-
-
-async def follow_until(live: Live, transport: Transport, done: Callable[[], bool], timeout_seconds: float) -> None:
-    """Follow the cluster until `done`, or for so long.
-
-    Raises:
-        TimeoutError: it was not done in time.
-    """
-    async with asyncio.timeout(timeout_seconds):
-        task = asyncio.create_task(live.run(transport))
-        try:
-            while not done():
-                await asyncio.wait([task], timeout=0.02)
-                if task.done():
-                    task.result()
-        finally:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
 
 
 def _not_listed(waiting: Sequence[str]) -> str | None:

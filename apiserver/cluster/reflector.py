@@ -24,6 +24,10 @@ from apiserver.cluster.freshness import PROBE_SECONDS, Freshness
 from apiserver.cluster.salvage import split_items, without_nulls
 
 logger = logging.getLogger(__name__)
+FAILURES = f"{__name__}.failures"
+"""Logger of attempts that failed; who shows them in another way turns it down."""
+
+_failures = logging.getLogger(FAILURES)
 
 T = TypeVar("T")
 
@@ -239,7 +243,7 @@ class Listing(Generic[T]):
 
 @dataclass(slots=True)
 class Counters:
-    """What a reflector has done since it began."""
+    """What a reflector has done since it began; `listed` are the objects of the latest list, as far as it has come."""
 
     lists: int = 0
     relists: int = 0
@@ -249,6 +253,7 @@ class Counters:
     failures: int = 0
     silences: int = 0
     rejected: int = 0
+    listed: int = 0
 
 
 class Decoder(Generic[T]):
@@ -487,6 +492,7 @@ class Reflector(Generic[T]):
         while True:
             response = await self._transport.get(self.collection.path, params, accept=self.collection.accepts_list)
             token = self._decoder.add_page(listing, response.body)
+            self.counters.listed = len(listing.objects) + len(listing.rejected)
             if not token:
                 return listing
             params["continue"] = token
@@ -582,7 +588,7 @@ class Reflector(Generic[T]):
         self._must_list = self._must_list or is_old or must_list_after(error, self._failures_in_a_row)
         message = str(error)
         level = logging.DEBUG if message == self.last_error else logging.WARNING
-        logger.log(level, "%s: %s", self.collection.name, message)
+        _failures.log(level, "%s: %s", self.collection.name, message)
         self.last_error, self.last_status = message, error.status
 
 

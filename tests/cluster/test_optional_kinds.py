@@ -1,6 +1,8 @@
 """KubeVirt and DRA on a real cluster: kinds that come, change and go."""
 
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -109,6 +111,9 @@ def test_device_class(api: Client, control_plane: ControlPlane, catalog: Catalog
     )
     try:
         wait_for(lambda: any("gpu.example.com" in note for note in notes()), "the note")
+        command = [sys.executable, "-m", "apiserver", "catalog", "l40s", "--kubeconfig", str(control_plane.kubeconfig)]
+        page = subprocess.run(command, capture_output=True, text=True, timeout=90, check=True).stdout
+        assert "gpu.example.com" in page  # a page that is printed once waits until this kind was asked for, too
     finally:
         api.delete(f"{DEVICE_CLASSES}/gpu.example.com")
     wait_for(lambda: notes() == [], "the note to go")

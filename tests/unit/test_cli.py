@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from apiserver.cli import run
-from apiserver.printing import format_table
+from apiserver.terminal.tables import TableWriter
 
 EXAMPLE = Path(__file__).parents[2] / "manifests" / "examples" / "snapshot.yaml"
 
@@ -88,12 +88,12 @@ def test_stdin(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPat
 
 def test_no_rows() -> None:
     """A Table without rows says so."""
-    assert format_table({"columnDefinitions": [], "rows": []}, wide=False) == "No resources found\n"
+    assert TableWriter().text({"columnDefinitions": [], "rows": []}) == "No resources found\n"
 
 
 def test_cells() -> None:
     """Cells are one line each, booleans in lower case, null is nothing."""
     columns = [{"name": name, "priority": 0} for name in "ABC"]
     rows = [{"cells": [True, None, "one\ntwo"]}, {"cells": ["x", 10, ""]}]
-    printed = format_table({"columnDefinitions": columns, "rows": rows}, wide=False)
+    printed = TableWriter().text({"columnDefinitions": columns, "rows": rows})
     assert printed == "A      B    C\ntrue        one...\nx      10\n"

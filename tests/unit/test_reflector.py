@@ -164,8 +164,10 @@ async def test_pages(fake: FakeApiserver, client: ClusterClient, shelf: Shelf) -
     for number in range(5):
         fake.put(PATH, f"b{number}")
     first = fake.version
-    async with synced(reflect(client, shelf, page_size=2)):
+    reflector = reflect(client, shelf, page_size=2)
+    async with synced(reflector):
         await until(lambda: fake.watches)
+    assert reflector.counters.listed == 6
     assert [(each.query["limit"], "continue" in each.query) for each in fake.lists] == [
         ("2", False),
         ("2", True),

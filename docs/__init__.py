@@ -1,0 +1,1 @@
+"""What a user reads; `reference` holds what is written from the code."""
