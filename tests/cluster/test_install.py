@@ -21,7 +21,7 @@ from tests.cluster.catalog import API_SERVICE, ENDPOINT_SLICES, MANIFESTS, NAMES
 from tests.cluster.cleaning import left_as_found
 from tests.cluster.client import Client, Json
 from tests.cluster.control_plane import ControlPlane
-from tests.cluster.documents import Shell, commands
+from tests.cluster.documents import Command, Shell, commands
 from tests.cluster.network import Network, NetworkUnavailableError
 from tests.cluster.renderings import dry_run
 from tests.cluster.standins import foreign_kinds
@@ -30,6 +30,7 @@ from tests.cluster.waiting import wait_for
 from tests.cluster.workload import DEVICE, NAMESPACES, STORED, create_node, ensure_namespace, gpu_class, node
 
 DOCUMENT: Final = MANIFESTS.parent / "docs" / "install.md"
+README: Final = MANIFESTS.parent / "README.md"
 CRD_APART: Final = "The stored kind"
 BY_KUSTOMIZE: Final = ("By kustomize", "Upgrade by kustomize", "Uninstall by kustomize")
 BY_HELM: Final = ("By Helm", "Upgrade by Helm", "Uninstall by Helm")
@@ -248,6 +249,22 @@ def test_a_trial(reader: Reader) -> None:
         assert hoster.get("/apis/catalog.cozystack.io/v1alpha1/gpuclasses/l40s")["status"]["free"] == 4
     since = reader.now()
     reader.follow(TRIAL, after=1)
+    reader.require_gone(since, uid)
+
+
+@pytest.mark.timeout(300)
+def test_the_readme(reader: Reader) -> None:
+    """The few commands of the README install it and take it away again, word for word."""
+    apply, away = (each.script for each in commands(README) if each.heading == "Install")
+    applied, asked = apply.split("kubectl wait")
+    for script in (applied, away):
+        assert "kubectl" in script
+    reader.shell.run(Command(applied, "", "Install", "README.md"))
+    reader.serve()
+    uid = reader.order()
+    reader.shell.run(Command(f"kubectl wait{asked}", "", "Install", "README.md"))
+    since = reader.lose_the_server()
+    reader.shell.run(Command(away, "", "Install", "README.md"))
     reader.require_gone(since, uid)
 
 
