@@ -66,13 +66,13 @@ def _serve(settings: Settings) -> None:
 
 
 def _get(settings: Settings) -> None:
-    from apiserver.show import show_classes  # noqa: PLC0415 # the server needs none of it
+    from apiserver.printing.show import show_classes  # noqa: PLC0415 # the server needs none of it
 
     show_classes(settings)
 
 
 def _catalog(settings: Settings) -> None:
-    from apiserver.show import show_catalog  # noqa: PLC0415 # the server needs none of it
+    from apiserver.printing.show import show_catalog  # noqa: PLC0415 # the server needs none of it
 
     show_catalog(settings)
 

@@ -11,8 +11,8 @@ from aiohttp import web
 
 from apiserver.cluster.live import Live
 from apiserver.cluster.reflector import FAILURES
-from apiserver.firstsync import following, reading
 from apiserver.inputs import InputError, make_view
+from apiserver.printing.firstsync import following, reading
 from apiserver.settings import Input, Settings
 from tests.fake_apiserver import FakeApiserver, Refusal
 from tests.http.running import write_kubeconfig

@@ -9,8 +9,8 @@ from contextlib import suppress
 from datetime import datetime
 from typing import Any, Final
 
-from apiserver.answers import DOCUMENTS, Classes, Object, Question, document, ink_of, table_of
 from apiserver.inputs import Source
+from apiserver.printing.answers import DOCUMENTS, Classes, Object, Question, document, ink_of, table_of
 from apiserver.serving.history import ADDED, DELETED, MODIFIED
 from apiserver.serving.status import StatusError
 from apiserver.serving.tables import Column, Layout

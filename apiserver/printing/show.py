@@ -8,14 +8,14 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Final
 
-from apiserver.answers import DOCUMENTS, Catalog, Classes, Question, document
 from apiserver.catalog.install import install
 from apiserver.cluster.view import View
 from apiserver.inputs import InputError, make_view
+from apiserver.printing.answers import DOCUMENTS, Catalog, Classes, Question, document
+from apiserver.printing.sources import fill_from_file, open_source
 from apiserver.serving.resources import GroupVersion, Resource
 from apiserver.serving.versions import ServerClock, VersionSource
 from apiserver.settings import Input, Settings
-from apiserver.sources import fill_from_file, open_source
 from apiserver.terminal.device import open_device
 
 _EXIT_TERMINATED: Final = 128 + signal.SIGTERM
@@ -63,7 +63,7 @@ async def _answer(settings: Settings, view: View, ask: Ask) -> None:
             raise InputError(not_found(settings.name, view, served))
         output = open_device(sys.stdout, os.environ)
         if settings.watch:
-            from apiserver.watch import watch  # noqa: PLC0415 # only a watch needs it
+            from apiserver.printing.watch import watch  # noqa: PLC0415 # only a watch needs it
 
             await watch(question, source, output)
         elif settings.output in DOCUMENTS:

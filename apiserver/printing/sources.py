@@ -89,7 +89,7 @@ async def _changing_file(settings: Settings, view: View) -> AsyncIterator[Source
 async def _cluster(settings: Settings, view: View) -> AsyncIterator[Source]:
     # What talks to a cluster takes long to import, and a file needs none of it.
     from apiserver.cluster.live import Live  # noqa: PLC0415
-    from apiserver.firstsync import Followed, following, reading  # noqa: PLC0415
+    from apiserver.printing.firstsync import Followed, following, reading  # noqa: PLC0415
 
     live = Live(view, kubevirt=settings.kubevirt)
     async with AsyncExitStack() as stack:
