@@ -42,7 +42,7 @@ from tests.cluster.workload import (
 PROJECT = MANIFESTS.parent
 CRD = "apiextensions.k8s.io/v1/CustomResourceDefinition//gpuclasses.cozystack.io"
 ELSEWHERE = "gpu-system"
-CERT_MANAGER = Module("cert-manager")
+FOREIGN_KINDS = Module("foreign-kinds")
 ENFORCED = {"pod-security.kubernetes.io/enforce": "restricted"}
 SPREAD = ("high-availability", "cert-manager")
 
@@ -225,19 +225,21 @@ def test_versions_agree(binaries: Binaries) -> None:
 
 
 @pytest.mark.timeout(600)
-def test_certificates_are_cert_managers(everything: list[Json], announce: Callable[[str], None]) -> None:
-    """The Issuers and Certificates are of cert-manager's own types, by a program that is built with them."""
-    program = find_program("certmanager", CERT_MANAGER, ".", announce)
+def test_kinds_of_others_are_theirs(everything: list[Json], announce: Callable[[str], None]) -> None:
+    """What is cert-manager's and the Prometheus operator's is of their own types, by a program built with them."""
+    program = find_program("foreignkinds", FOREIGN_KINDS, ".", announce)
 
     def judged(documents: list[Json]) -> subprocess.CompletedProcess[str]:
         given = json.dumps(documents)
         return subprocess.run((program,), input=given, capture_output=True, text=True, timeout=30, check=False)
 
-    ours = [each for each in everything if each["apiVersion"].startswith("cert-manager.io/")]
-    assert judged(ours).stdout == "4\n"
-    certificate = next(each for each in ours if each["kind"] == "Certificate")
-    refused = judged([{**certificate, "spec": {**certificate["spec"], "dnsName": ["x"]}}])
-    assert (refused.returncode, "dnsName" in refused.stderr) == (1, True)
+    ours = [each for each in everything if each["apiVersion"].startswith(("cert-manager.io/", "monitoring."))]
+    kinds = [each["kind"] for each in ours]
+    assert sorted(kinds) == [*["Certificate"] * 2, *["Issuer"] * 2, "PrometheusRule", *["ServiceMonitor"] * 2]
+    assert judged(ours).stdout == "7\n", judged(ours).stderr
+    for each in ours:
+        refused = judged([{**each, "spec": {**each["spec"], "misspelt": ["x"]}}])
+        assert (refused.returncode, "misspelt" in refused.stderr) == (1, True)
 
 
 def test_pods_are_restricted(api: Client, everything: list[Json]) -> None:
