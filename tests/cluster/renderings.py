@@ -1,6 +1,5 @@
 """What is installed, by kustomize and by Helm: the same choices made in the words of either."""
 
-import itertools
 import json
 import subprocess
 from collections.abc import Iterable, Iterator
@@ -23,17 +22,20 @@ OPTIONAL: Final = {
     "kubevirt": "kubevirt.enabled=true",
     "apf": "apf.enabled=true",
     "network-policy": "networkPolicy.enabled=true",
+    "monitoring": "monitoring.enabled=true",
 }
-"""Each of these can be added, in this order."""
+"""Each of these can be added, in this order, before one of `CERTIFICATION`."""
+OF_THE_DEPLOYMENT: Final = ("high-availability", "kubevirt")
+"""Those of them that change one object."""
 VALUES: Final = CERTIFICATION | OPTIONAL
 """The value of the chart that means the same as the component."""
 
 
 def variants() -> Iterator[tuple[str, ...]]:
-    """Every choice of components there is."""
-    for first in CERTIFICATION:
-        for chosen in itertools.product((False, True), repeat=len(OPTIONAL)):
-            yield (first, *itertools.compress(OPTIONAL, chosen))
+    """None, each alone, those that change one object, and all; with either of `CERTIFICATION`, which comes last."""
+    for chosen in ((), *((each,) for each in OPTIONAL), OF_THE_DEPLOYMENT, tuple(OPTIONAL)):
+        for last in CERTIFICATION:
+            yield (*chosen, last)
 
 
 def run_helm(helm: Path, *arguments: str) -> subprocess.CompletedProcess[str]:

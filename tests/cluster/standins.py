@@ -33,7 +33,12 @@ class Kind:
         return f"/apis/{self.group}/{self.version}/{self.plural}"
 
 
-FOREIGN_KINDS: Final = (Kind("cert-manager.io", "v1", "Issuer"), Kind("cert-manager.io", "v1", "Certificate"))
+FOREIGN_KINDS: Final = (
+    Kind("cert-manager.io", "v1", "Issuer"),
+    Kind("cert-manager.io", "v1", "Certificate"),
+    Kind("monitoring.coreos.com", "v1", "ServiceMonitor"),
+    Kind("monitoring.coreos.com", "v1", "PrometheusRule"),
+)
 
 
 @contextlib.contextmanager

@@ -2,7 +2,7 @@
 
 There is no kubelet, so the program runs beside the cluster, and two controllers have stand-ins here: we lead the
 Service to the program by an EndpointSlice, and write the CA into the APIService where cert-manager's cainjector would.
-The kinds of cert-manager are bare CRDs. The namespace controller is the real one.
+The kinds of others are bare CRDs. The namespace controller is the real one.
 """
 
 import base64
@@ -25,7 +25,7 @@ from tests.cluster.documents import Command, Shell, commands
 from tests.cluster.network import Network, NetworkUnavailableError
 from tests.cluster.renderings import dry_run
 from tests.cluster.standins import foreign_kinds
-from tests.cluster.test_broken_cluster import AVAILABILITY, CRD, end_namespace, free, is_available
+from tests.cluster.test_broken_cluster import AVAILABILITY, CRD, free, is_available
 from tests.cluster.waiting import wait_for
 from tests.cluster.workload import DEVICE, NAMESPACES, STORED, create_node, ensure_namespace, gpu_class, node
 
@@ -100,7 +100,10 @@ class Reader:
         return version
 
     def require_gone(self, since: str, uid: str) -> None:
-        """The APIService was deleted before all else, no namespace is held, ours is gone, and the class is there."""
+        """The APIService was deleted before all else, no namespace is held, ours is gone, and the class is there.
+
+        Ours was deleted after the APIService: that it is gone shows that namespaces can be deleted again.
+        """
         deletions = {path: self._deletions(path, since) for path in DELETED_FROM}
         assert list(deletions[DELETED_FROM[0]]) == [API_SERVICE]
         (first,) = deletions[DELETED_FROM[0]].values()
@@ -109,7 +112,6 @@ class Reader:
             assert first < min(deletions[path].values()), path
         wait_until_gone(self.api, HELD)
         wait_until_gone(self.api, NAMESPACE)
-        end_namespace(self.api, "afterwards")
         assert self.api.get(f"{STORED}/l40s")["metadata"]["uid"] == uid
 
     def _is_held(self) -> bool:
@@ -182,7 +184,7 @@ def require_admitted(client: Client, documents: list[Json]) -> None:
 def test_all_is_admitted(cluster: ControlPlane, everything: list[Json]) -> None:
     """Each object that any choice of components has is admitted in each of its forms.
 
-    Of the kinds of cert-manager this shows only that they are well-formed: see `test_certificates_are_cert_managers`.
+    Of the kinds of others this shows only that they are well-formed: see `test_kinds_of_others_are_theirs`.
     """
     with left_as_found(cluster.client):
         ensure_namespace(cluster.client, NAMESPACE)

@@ -1,6 +1,7 @@
 """What is installed: alike by kustomize and by Helm, admitted by the real kube-apiserver, placed by the scheduler."""
 
 import contextlib
+import copy
 import json
 import subprocess
 import tomllib
@@ -41,15 +42,15 @@ from tests.cluster.workload import (
 PROJECT = MANIFESTS.parent
 CRD = "apiextensions.k8s.io/v1/CustomResourceDefinition//gpuclasses.cozystack.io"
 ELSEWHERE = "gpu-system"
-CERT_MANAGER = Module("cert-manager")
+FOREIGN_KINDS = Module("foreign-kinds")
 ENFORCED = {"pod-security.kubernetes.io/enforce": "restricted"}
-SPREAD = ("cert-manager", "high-availability")
+SPREAD = ("high-availability", "cert-manager")
 
 
 def pod_template(documents: list[Json], name: str) -> Json:
-    """A Pod as the Deployment makes it."""
+    """A Pod as the Deployment makes it; the caller may change it."""
     (deployment,) = (each for each in documents if each["kind"] == "Deployment")
-    template = deployment["spec"]["template"]
+    template = copy.deepcopy(deployment["spec"]["template"])
     metadata = {**template["metadata"], "name": name, "namespace": NAMESPACE}
     metadata["labels"] = {**metadata["labels"], "pod-template-hash": "same"}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]}
@@ -69,7 +70,7 @@ def test_chart_is_the_components(kustomize_renderings: dict[tuple[str, ...], lis
         assert by_helm == by_kustomize, variant
 
     with ThreadPoolExecutor(4) as pool:
-        assert len(list(pool.map(compare, kustomize_renderings))) == len(CERTIFICATION) * 2 ** len(OPTIONAL)
+        assert len(list(pool.map(compare, kustomize_renderings))) == len(CERTIFICATION) * (len(OPTIONAL) + 3)
 
 
 def test_every_component_is_compared() -> None:
@@ -82,6 +83,33 @@ def test_overlays_are_base_and_component(binaries: Binaries) -> None:
     for overlay, component in (("default", "cert-manager"), ("trial", "self-signed")):
         found = kustomized(binaries.kubectl, MANIFESTS / "overlays" / overlay)
         assert by_identity(found) == by_identity(composed(binaries.kubectl, component))
+
+
+def test_prometheus_verifies_the_server(
+    binaries: Binaries, kustomize_renderings: dict[tuple[str, ...], list[Json]]
+) -> None:
+    """By the certificate's Secret and one of its names, wherever monitoring stands; self-signed after it ends that."""
+
+    def verification(documents: list[Json]) -> Json:
+        (monitor,) = (each for each in documents if each["kind"] == "ServiceMonitor")
+        (endpoint,) = monitor["spec"]["endpoints"]
+        found: Json = endpoint["tlsConfig"]
+        return found
+
+    documents = kustomize_renderings["monitoring", "cert-manager"]
+    (certificate,) = (
+        each["spec"]
+        for each in documents
+        if (each["kind"], each["metadata"]["name"]) == ("Certificate", f"{NAME}-serving")
+    )
+    verified = verification(documents)
+    assert verified == {
+        "ca": {"secret": {"name": certificate["secretName"], "key": "ca.crt"}},
+        "serverName": certificate["dnsNames"][0],
+    }
+    for before in CERTIFICATION:
+        assert verification(composed(binaries.kubectl, before, "monitoring")) == verified
+    assert verification(kustomize_renderings["monitoring", "self-signed"]) == {"insecureSkipVerify": True}
 
 
 def test_chart_has_the_crd(control_plane: ControlPlane, helm: Path) -> None:
@@ -103,8 +131,9 @@ def test_chart_is_whole_when_packaged(helm: Path, tmp_path: Path) -> None:
 
 def test_chart_goes_elsewhere(helm: Path, binaries: Binaries) -> None:
     """In the release's namespace or in one that the chart makes, all is as in ours but for its name."""
-    values = [VALUES[each] for each in ("cert-manager", *OPTIONAL)]
-    ours = yaml.safe_dump(composed(binaries.kubectl, "cert-manager", *OPTIONAL))
+    chosen = (*OPTIONAL, "cert-manager")
+    values = [VALUES[each] for each in chosen]
+    ours = yaml.safe_dump(composed(binaries.kubectl, *chosen))
     expected = by_identity(yaml.safe_load(ours.replace(NAMESPACE, ELSEWHERE)))
     made = by_identity(templated(helm, [*values, f"namespace={ELSEWHERE}"], namespace="default"))
     assert made.pop(CRD)
@@ -196,19 +225,21 @@ def test_versions_agree(binaries: Binaries) -> None:
 
 
 @pytest.mark.timeout(600)
-def test_certificates_are_cert_managers(everything: list[Json], announce: Callable[[str], None]) -> None:
-    """The Issuers and Certificates are of cert-manager's own types, by a program that is built with them."""
-    program = find_program("certmanager", CERT_MANAGER, ".", announce)
+def test_kinds_of_others_are_theirs(everything: list[Json], announce: Callable[[str], None]) -> None:
+    """What is cert-manager's and the Prometheus operator's is of their own types, by a program built with them."""
+    program = find_program("foreignkinds", FOREIGN_KINDS, ".", announce)
 
     def judged(documents: list[Json]) -> subprocess.CompletedProcess[str]:
         given = json.dumps(documents)
         return subprocess.run((program,), input=given, capture_output=True, text=True, timeout=30, check=False)
 
-    ours = [each for each in everything if each["apiVersion"].startswith("cert-manager.io/")]
-    assert judged(ours).stdout == "4\n"
-    certificate = next(each for each in ours if each["kind"] == "Certificate")
-    refused = judged([{**certificate, "spec": {**certificate["spec"], "dnsName": ["x"]}}])
-    assert (refused.returncode, "dnsName" in refused.stderr) == (1, True)
+    ours = [each for each in everything if each["apiVersion"].startswith(("cert-manager.io/", "monitoring."))]
+    kinds = [each["kind"] for each in ours]
+    assert sorted(kinds) == [*["Certificate"] * 2, *["Issuer"] * 2, "PrometheusRule", *["ServiceMonitor"] * 2]
+    assert judged(ours).stdout == "7\n", judged(ours).stderr
+    for each in ours:
+        refused = judged([{**each, "spec": {**each["spec"], "misspelt": ["x"]}}])
+        assert (refused.returncode, "misspelt" in refused.stderr) == (1, True)
 
 
 def test_pods_are_restricted(api: Client, everything: list[Json]) -> None:

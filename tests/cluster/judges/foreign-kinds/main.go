@@ -1,5 +1,5 @@
-// Command certmanager reads a JSON list of objects from standard input and decodes each strictly as the type that
-// cert-manager has for it. A field that the type lacks, a wrong type, and a kind that there is not are errors.
+// Command foreignkinds reads a JSON list of objects from standard input and decodes each strictly as the type that
+// cert-manager or the Prometheus operator has for it. A field that the type lacks, a wrong type, and a kind that there is not are errors.
 package main
 
 import (
@@ -9,6 +9,7 @@ import (
 	"os"
 
 	certmanager "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	monitoring "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
 )
 
 func decode(raw json.RawMessage) error {
@@ -16,9 +17,15 @@ func decode(raw json.RawMessage) error {
 	if err := json.Unmarshal(raw, &head); err != nil {
 		return err
 	}
-	kinds := map[string]any{"Certificate": &certmanager.Certificate{}, "Issuer": &certmanager.Issuer{}}
-	object, known := kinds[head.Kind]
-	if !known || head.APIVersion != certmanager.SchemeGroupVersion.String() {
+	ofCertManager, ofOperator := certmanager.SchemeGroupVersion.String(), monitoring.SchemeGroupVersion.String()
+	kinds := map[string]any{
+		ofCertManager + " Certificate": &certmanager.Certificate{},
+		ofCertManager + " Issuer":      &certmanager.Issuer{},
+		ofOperator + " ServiceMonitor": &monitoring.ServiceMonitor{},
+		ofOperator + " PrometheusRule": &monitoring.PrometheusRule{},
+	}
+	object, known := kinds[head.APIVersion+" "+head.Kind]
+	if !known {
 		return fmt.Errorf("%s %s: no such kind", head.APIVersion, head.Kind)
 	}
 	decoder := json.NewDecoder(bytes.NewReader(raw))
