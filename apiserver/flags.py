@@ -77,7 +77,11 @@ def _add_serving(serve: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="serving certificate, read again every minute (a self-signed one is made)",
     )
-    serve.add_argument("--tracing-endpoint", metavar="URL", help="send traces there by OTLP over HTTP (none)")
+    serve.add_argument(
+        "--tracing-endpoint",
+        metavar="URL",
+        help="send traces there by OTLP over HTTP, for example http://collector:4318",
+    )
     serve.add_argument("--tls-private-key-file", metavar="FILE", help="key of --tls-cert-file")
     serve.add_argument(
         "--authorization-always-allow-paths",

@@ -16,6 +16,7 @@ from tests.cluster.catalog import CatalogServer, composed
 from tests.cluster.cleaning import left_as_found
 from tests.cluster.client import Client, Json
 from tests.cluster.control_plane import ControlPlane
+from tests.cluster.network import OF_THIS_THREAD
 from tests.cluster.renderings import distinct, variants
 from tests.monitoring.judging import Promjudge, find_promjudge
 
@@ -27,6 +28,7 @@ JUDGE_FOUND = pytest.StashKey[Path | UnavailableError]()
 OLDER_FOUND = pytest.StashKey[Path | UnavailableError]()
 HELM_FOUND = pytest.StashKey[Path | UnavailableError]()
 NEWEST, OLDEST = "1.37", "1.34"
+OWN_NETWORK = os.path.realpath(OF_THIS_THREAD)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -44,7 +46,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     stash, announce = session.config.stash, _announcer(session.config)
     wanted = {name for item in session.items for name in getattr(item, "fixturenames", ())}
     stash[FOUND] = _attempt(find_binaries, announce)
-    if any(_is_for_oldest(item) for item in session.items):
+    if "older_control_plane" in wanted or any(_is_for_oldest(item) for item in session.items):
         stash[OLDER_FOUND] = _attempt(find_older_kube_apiserver, announce)
     if "helm" in wanted:
         stash[HELM_FOUND] = _attempt(find_helm, announce)
@@ -93,6 +95,7 @@ def everything(kustomize_renderings: dict[tuple[str, ...], list[Json]]) -> list[
 @pytest.fixture(scope="session")
 def control_plane(binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
     """A control plane with the real scheduler, shared by all tests."""
+    _require_own_network()
     with ControlPlane(binaries, tmp_path_factory.mktemp("control-plane")) as running:
         yield running
 
@@ -102,6 +105,7 @@ def older_control_plane(
     pytestconfig: pytest.Config, binaries: Binaries, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[ControlPlane]:
     """A control plane with the oldest kube-apiserver that we promise to work with, and without a scheduler."""
+    _require_own_network()
     older = dataclasses.replace(binaries, kube_apiserver=_required(pytestconfig.stash[OLDER_FOUND]))
     with ControlPlane(older, tmp_path_factory.mktemp("older-control-plane"), scheduler=False) as running:
         yield running
@@ -148,6 +152,12 @@ def _required(found: T | UnavailableError) -> T:
     if os.environ.get("CI") == "true":
         pytest.fail(message, pytrace=False)
     pytest.skip(message)
+
+
+def _require_own_network() -> None:
+    """What all tests share must not be started by one that stands in a network of its own: no other reaches it there."""
+    if os.path.realpath(OF_THIS_THREAD) != OWN_NETWORK:
+        raise RuntimeError("this test stands in another network, where the shared control plane would reach nobody")
 
 
 def _is_for_oldest(item: pytest.Item) -> bool:

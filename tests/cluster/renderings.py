@@ -97,3 +97,15 @@ def dry_run(client: Client, document: Json) -> Answer:
     """Have kube-apiserver apply an object without storing it; a field that it does not know is an error."""
     query = "dryRun=All&fieldManager=test&force=true&fieldValidation=Strict"
     return client.request("PATCH", f"{path_of(client, document)}?{query}", document, {"Content-Type": APPLY})
+
+
+def require_admitted(client: Client, documents: list[Json]) -> None:
+    """The kube-apiserver takes each object without a warning about it, and would not take a misspelt one."""
+    for document in documents:
+        answer = dry_run(client, document)
+        assert answer.code in (200, 201), answer.body.decode()
+        assert "warning" not in answer.headers
+    (policy,) = (each for each in documents if each["kind"] == "NetworkPolicy")
+    answer = dry_run(client, {**policy, "spec": {**policy["spec"], "policyType": ["Ingress"]}})
+    assert answer.code >= 400
+    assert "policyType" in answer.json()["message"]

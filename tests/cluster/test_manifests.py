@@ -15,6 +15,7 @@ import yaml
 
 from tests.cluster.binaries import Binaries, Module, find_program
 from tests.cluster.catalog import API, MANIFESTS, NAME, NAMESPACE, composed, kustomized, manifests
+from tests.cluster.cleaning import left_as_found
 from tests.cluster.client import ApiError, Client, Json, NotFoundError
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.renderings import (
@@ -25,9 +26,11 @@ from tests.cluster.renderings import (
     VALUES,
     by_identity,
     path_of,
+    require_admitted,
     run_helm,
     templated,
 )
+from tests.cluster.standins import foreign_kinds
 from tests.cluster.waiting import wait_for
 from tests.cluster.workload import (
     NAMESPACES,
@@ -298,3 +301,11 @@ def test_readers_have_a_flow_of_their_own(api: Client, control_plane: ControlPla
         for path in made.values():
             with contextlib.suppress(NotFoundError):
                 api.delete(path)
+
+
+def test_all_is_admitted_by_the_oldest(older_control_plane: ControlPlane, everything: list[Json]) -> None:
+    """The same as in test_install.py, by the oldest Kubernetes that we promise to work with."""
+    client = older_control_plane.client
+    with left_as_found(client), foreign_kinds(client):
+        ensure_namespace(client, NAMESPACE)
+        require_admitted(client, everything)
