@@ -155,7 +155,7 @@ def _required(found: T | UnavailableError) -> T:
 
 
 def _require_own_network() -> None:
-    """What all tests share must not be started by one that stands in a network of its own: no other reaches it there."""
+    """What all tests share must not be started by one that stands in a network of its own: no other would reach it."""
     if os.path.realpath(OF_THIS_THREAD) != OWN_NETWORK:
         raise RuntimeError("this test stands in another network, where the shared control plane would reach nobody")
 
