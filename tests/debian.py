@@ -1,20 +1,25 @@
 """Programs of Debian packages, installed when a test needs them and whoever runs it may install."""
 
+import fcntl
 import os
 import shutil
 import subprocess
+import tempfile
+from pathlib import Path
 
 INSTALL_TIMEOUT_SECONDS = 600
+LOCK = Path(tempfile.gettempdir()) / "gpuclass-catalog-apt.lock"
 
 
 class NotInstallableError(Exception):
     """A program is not here and cannot be installed; the text says what to do."""
 
 
-def need(**packages: str) -> None:
+def need(*besides: str, **packages: str) -> None:
     """Have programs on PATH.
 
     Args:
+        besides: packages to be installed with them.
         packages: the Debian package of each program.
 
     Raises:
@@ -26,7 +31,7 @@ def need(**packages: str) -> None:
     if shutil.which("apt-get") is None or os.geteuid() != 0:
         raise NotInstallableError(f"not here, and only root on Debian can install it: {', '.join(missing)}")
     apt_get("update")
-    apt_get("install", "--yes", "--no-install-recommends", *missing)
+    apt_get("install", "--yes", "--no-install-recommends", *missing, *besides)
 
 
 def apt_get(*arguments: str) -> str:
@@ -38,9 +43,11 @@ def apt_get(*arguments: str) -> str:
     command = ["apt-get", "-o", "DPkg::Lock::Timeout=300", *arguments]
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C"}
     try:
-        done = subprocess.run(
-            command, env=environment, capture_output=True, text=True, timeout=INSTALL_TIMEOUT_SECONDS, check=True
-        )
+        with LOCK.open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # apt-get waits for nobody who fetches the lists
+            done = subprocess.run(
+                command, env=environment, capture_output=True, text=True, timeout=INSTALL_TIMEOUT_SECONDS, check=True
+            )
     except subprocess.CalledProcessError as error:
         raise NotInstallableError(f"{' '.join(command)} failed:\n{error.stderr[-2000:]}") from error
     except subprocess.TimeoutExpired as error:

@@ -6,7 +6,6 @@ Source: https://chromedevtools.github.io/devtools-protocol/ (tip-of-tree); Chrom
 import asyncio
 import base64
 import contextlib
-import fcntl
 import json
 import os
 import re
@@ -21,16 +20,15 @@ from typing import Any
 import aiohttp
 
 from tests.cluster.binaries import UnavailableError
+from tests.debian import NotInstallableError, need
 
 Json = dict[str, Any]
 
-INSTALL_SECONDS = 600
 START_SECONDS = 60
 ANSWER_SECONDS = 30
 POLL_SECONDS = 0.02
 MAX_MESSAGE_BYTES = 64 * 1024 * 1024
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
-PACKAGES = ("chromium", "fonts-dejavu-core")
 FLAGS = (
     "--headless=new",
     "--remote-debugging-port=0",
@@ -56,34 +54,11 @@ def find_chromium() -> Path:
     for name in PROGRAMS:
         if found := shutil.which(name):
             return Path(found)
-    apt = shutil.which("apt-get")
-    if apt is None or os.geteuid() != 0:
-        raise UnavailableError("there is no Chromium: install Debian's package `chromium`, or another on the PATH")
-    _install(apt)
-    return Path(shutil.which(PROGRAMS[0]) or PROGRAMS[0])
-
-
-def _install(apt: str) -> None:
-    """Install it; what is downloaded for that is kept in the user's cache."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gpuclass-catalog" / "apt"
-    (cache / "partial").mkdir(parents=True, exist_ok=True)
-    options = ("-q", "-y", "-o", f"Dir::Cache::archives={cache}", "-o", "APT::Keep-Downloaded-Packages=true")
-    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    with (cache / ".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if shutil.which(PROGRAMS[0]):
-            return
-        for arguments in (("update",), ("install", "--no-install-recommends", *PACKAGES)):
-            done = subprocess.run(
-                [apt, *options, *arguments],
-                env=environment,
-                capture_output=True,
-                text=True,
-                timeout=INSTALL_SECONDS,
-                check=False,
-            )
-            if done.returncode:
-                raise UnavailableError(f"apt-get {arguments[0]} failed: {done.stderr[-1000:]}")
+    try:
+        need("fonts-dejavu-core", chromium="chromium")
+    except NotInstallableError as error:
+        raise UnavailableError(str(error)) from error
+    return Path(shutil.which("chromium") or "chromium")
 
 
 @contextlib.contextmanager
