@@ -82,8 +82,9 @@ image: ## Build the image with buildah or docker (IMAGE=name:tag, BASE_IMAGE= fo
 	    --label org.opencontainers.image.version=$(VERSION) --label org.opencontainers.image.base.name=$(BASE_IMAGE) \
 	    --label org.opencontainers.image.revision=$$(git rev-parse HEAD 2>/dev/null || echo unknown) $(IMAGE_FLAGS) .
 
-pictures: setup ## Draw the page in docs/ anew, in a headless Chromium, from the example snapshot.
+pictures: setup ## Draw the page and the dashboard in docs/ anew, in a headless Chromium, from the example.
 	$(BIN)/python -m tests.page.pictures
+	$(BIN)/python -m tests.monitoring.pictures
 
 lock: ## Write the lock files anew from pyproject.toml (uv must be installed).
 	uv pip compile $(UV_FLAGS) pyproject.toml --extra tracing --group dev -o $(LOCK)
