@@ -14,6 +14,7 @@ import orjson
 from aiohttp import WSMsgType, web
 
 from apiserver.serving.negotiation import JSON, TABLE, Representation
+from apiserver.serving.requests import Request
 from apiserver.serving.tables import INCLUDE_METADATA, INCLUDE_NONE, Layout, make_table, partial
 from apiserver.serving.traffic import WatchCount
 from apiserver.serving.watching import BOOKMARK, ERROR, INITIAL_EVENTS_END, Event
@@ -72,7 +73,7 @@ class Encoder:
 
 
 async def write_stream(
-    request: web.BaseRequest, batches: AsyncGenerator[Sequence[Event], None], encoder: Encoder, count: WatchCount
+    request: Request, batches: AsyncGenerator[Sequence[Event], None], encoder: Encoder, count: WatchCount
 ) -> web.StreamResponse:
     """Write the events to the client until they end or the client leaves.
 
@@ -106,13 +107,13 @@ async def _write_lines(
             await asyncio.sleep(0)  # a write that finds room gives nobody else a turn
 
 
-def _is_websocket(request: web.BaseRequest) -> bool:
+def _is_websocket(request: Request) -> bool:
     tokens = [token.strip().lower() for token in request.headers.get("Connection", "").split(",")]
     return "upgrade" in tokens and request.headers.get("Upgrade", "").lower() == "websocket"
 
 
 async def _write_websocket(
-    request: web.BaseRequest,
+    request: Request,
     first: Sequence[Event],
     batches: AsyncIterator[Sequence[Event]],
     encoder: Encoder,
