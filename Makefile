@@ -33,7 +33,7 @@ serve: setup ## Serve the example snapshot at http://127.0.0.1:8080 (PORT= for a
 
 test: setup ## Lint, type-check, and run every test, the real cluster included (WORKERS=2 test processes).
 	$(MAKE) --no-print-directory lint types
-	$(BIN)/python -m pytest -m 'not alone' --numprocesses=$(WORKERS) --dist=loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -m 'not alone and not slow' --numprocesses=$(WORKERS) --dist=loadfile --no-loadscope-reorder
 	$(BIN)/python -m pytest -m alone
 
 check: test
@@ -58,6 +58,7 @@ oracle: setup ## Let the real kube-scheduler judge N random clusters (N=1000, SE
 
 conformance: setup ## Run every real client against two replicas: kubectl, client-go, Terraform, Headlamp's requests, …
 	$(BIN)/python -m tests.conformance
+	$(BIN)/python -m pytest -m slow
 
 rolling: setup ## Restart both replicas one after the other under 10,000 requests and 200 watches.
 	$(BIN)/python -m tests.conformance.rolling

@@ -40,6 +40,7 @@ def run(arguments: Sequence[str], program: str = PROGRAM) -> int:
             _complain(program, problem)
         return EXIT_USAGE
     set_up(settings.verbosity, settings.logging_format)
+    _have_a_home()
     try:
         _RUN[command](settings)
     except KeyboardInterrupt:
@@ -57,6 +58,16 @@ def run_plugin(arguments: Sequence[str]) -> int:
     """Run as `kubectl gpuclasses`; without a command it is `get`."""
     named = bool(arguments) and (arguments[0] in COMMANDS or arguments[0] in _HELP)
     return run(arguments if named else ["get", *arguments], _PLUGIN)
+
+
+def _have_a_home() -> None:
+    """Take "/" for the home of a user who has none: kubernetes_asyncio cannot be imported without.
+
+    Neither HOME nor an entry among the users happens in containers and units that run as a bare number. Container
+    runtimes give these the same home.
+    """
+    if os.path.expanduser("~") == "~":  # noqa: PTH111 # Path.home() would raise
+        os.environ["HOME"] = "/"
 
 
 def _serve(settings: Settings) -> None:

@@ -65,7 +65,7 @@ class _Run:
     Attributes:
         shutdown: says when to end.
         delay_seconds: for how long it is served on when told to end.
-        traced: what comes before every other filter.
+        traced: what comes once it is known who asks.
         announce: told where it is served.
     """
 
@@ -236,7 +236,7 @@ async def _serve_cluster(settings: Settings, run: _Run) -> None:
     )
     handlers = _measured(measured, health)
     authenticate = authenticating(authenticator, open_paths)
-    filters = [*run.traced, ending_in_time, authenticate, limiting(inflight), authorizing(authorizer)]
+    filters = [ending_in_time, authenticate, *run.traced, limiting(inflight), authorizing(authorizer)]
     app = make_app(handlers, filters, run.shutdown)
     server = listening(app, address=settings.bind_address, port=settings.secure_port, tls=context.ssl_context)
 

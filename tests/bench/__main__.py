@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from tests.bench import cpu, freshness, races, scale, start, watchers
+from tests.bench import cpu, freshness, races, real, scale, start, tenants, watchers
 from tests.bench.loads import find_load
 from tests.bench.rows import HEADINGS, Row, as_json, as_markdown, as_plot, as_text, summary, write_between
 from tests.bench.stage import staged
@@ -22,7 +22,7 @@ SECONDS: Final = 2.0
 ROOT: Final = Path(__file__).parents[2]
 DOCUMENT: Final = ROOT / "docs" / "performance.md"
 PLOT: Final = ROOT / "docs" / "performance.svg"
-STAGED_WORDS: Final = (*races.WORDS, *freshness.WORDS, *watchers.WORDS)
+STAGED_WORDS: Final = (*races.WORDS, *freshness.WORDS, *watchers.WORDS, *real.WORDS)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -63,6 +63,7 @@ def measure(wanted: str, seconds: float) -> Iterator[Row]:
     yield from start.measure(wanted)
     yield from cpu.measure(wanted)
     yield from scale.measure(wanted)
+    yield from tenants.measure(wanted)
     if not any(wanted in what for what in STAGED_WORDS):
         return
     binaries = find_binaries(_complain)
@@ -76,6 +77,7 @@ def measure(wanted: str, seconds: float) -> Iterator[Row]:
         yield from races.measure(stage, seconds, wanted)
         yield from freshness.measure(stage, wanted)
         yield from watchers.measure(stage, wanted)
+        yield from real.measure(stage, wanted)
 
 
 def _say(text: str) -> None:

@@ -12,8 +12,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -22,7 +22,7 @@ import uvloop
 
 from apiserver.catalog.install import install
 from apiserver.cluster.view import View
-from apiserver.gpu.classes import parse_class
+from apiserver.gpu.classes import GPUClass, parse_class
 from apiserver.gpu.nodes import Node
 from apiserver.measured import Measured
 from apiserver.serving.authentication import AuthenticationConfig, Authenticator
@@ -52,29 +52,42 @@ def make_view() -> View:
     """100 classes, of which the first is on 50 nodes."""
     view = View()
     for index in range(CLASSES):
-        spec = {
-            "vendor": "NVIDIA",
-            "model": "L40S",
-            "mode": "vgpu",
-            "profile": "L40S-24C",
-            "memory": "24Gi",
-            "source": {"devicePlugin": {"resourceName": f"nvidia.com/L40S-{index:03}"}},
-        }
-        metadata = {"name": f"class-{index:03}", "uid": f"{index:036}", "creationTimestamp": "2026-01-01T00:00:00Z"}
-        view.apply_class(parse_class({"metadata": metadata, "spec": spec}))
+        view.apply_class(stored_class(index))
     for index in range(NODES):
         devices = {"nvidia.com/L40S-000": 8}
         view.apply_node(Node(f"gpu-{index:03}", capacity=devices, allocatable=devices))
     return view
 
 
-async def serve(port: int, pair: KeyPair, pem: str, proxy: str) -> None:
-    """Serve with the filters of a server on a cluster, until killed."""
-    view, inflight = make_view(), Inflight()
+def stored_class(index: int, **annotations: str) -> GPUClass:
+    """One of the classes."""
+    spec = {
+        "vendor": "NVIDIA",
+        "model": "L40S",
+        "mode": "vgpu",
+        "profile": "L40S-24C",
+        "memory": "24Gi",
+        "source": {"devicePlugin": {"resourceName": f"nvidia.com/L40S-{index:03}"}},
+    }
+    metadata = {"name": f"class-{index:03}", "uid": f"{index:036}", "creationTimestamp": "2026-01-01T00:00:00Z"}
+    return parse_class({"metadata": {**metadata, "annotations": annotations}, "spec": spec})
+
+
+def serving(view: View, port: int, pair: KeyPair, authority: Path) -> AbstractAsyncContextManager[str]:
+    """Serve with the filters of a server on a cluster while the context is open.
+
+    Args:
+        view: what to serve.
+        port: on loopback.
+        pair: the serving certificate.
+        authority: who signs the clients' certificates.
+    """
+    inflight = Inflight()
     measured = Measured(install(view, VersionSource(time.time), lambda: None), inflight, view)
+    proxy = CertificateAuthority(authority.parent, "front-proxy").certificate
     configmap = {
-        "client-ca-file": pem,
-        "requestheader-client-ca-file": proxy,
+        "client-ca-file": authority.read_text(),
+        "requestheader-client-ca-file": proxy.read_text(),
         "requestheader-username-headers": '["X-Remote-User"]',
     }
     config = AuthenticationConfig.from_configmap(configmap)
@@ -92,18 +105,24 @@ async def serve(port: int, pair: KeyPair, pem: str, proxy: str) -> None:
     ]
     handlers = Handlers(measured.served, Health(), "0.1.0", traffic=measured.traffic, metrics=measured.text)
     app = make_app(handlers, filters)
-    async with listening(app, address="127.0.0.1", port=port, tls=context.ssl_context):
+    return listening(app, address="127.0.0.1", port=port, tls=context.ssl_context)
+
+
+async def serve(port: int, pair: KeyPair, authority: Path) -> None:
+    """Serve until killed."""
+    async with serving(make_view(), port, pair, authority):
         await asyncio.Event().wait()
 
 
 def microseconds(pid: int, work: Callable[[], int]) -> float:
     """Processor time of a process for each answer that some work takes."""
-    before = _cpu_seconds(pid)
+    before = cpu_seconds(pid)
     answers = work()
-    return (_cpu_seconds(pid) - before) / answers * 1e6
+    return (cpu_seconds(pid) - before) / answers * 1e6
 
 
-def _cpu_seconds(pid: int) -> float:
+def cpu_seconds(pid: int) -> float:
+    """Processor time that a process has taken so far."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
@@ -118,9 +137,7 @@ def main() -> None:
     if chosen.serve:
         port, certificate, key, authority = chosen.serve
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            proxy = CertificateAuthority(Path(authority).parent, "front-proxy").certificate.read_text()
-            pair = KeyPair(Path(certificate), Path(key))
-            runner.run(serve(int(port), pair, Path(authority).read_text(), proxy))
+            runner.run(serve(int(port), KeyPair(Path(certificate), Path(key)), Path(authority)))
     else:
         compare([chosen.path] if chosen.path else PATHS, chosen.profile)
 
@@ -180,8 +197,13 @@ def profile(load: Load, port: int, pid: int, path: str, seconds: int) -> None:
     file = Path("build") / f"answers-{path.replace('/', '-')}.txt"
     file.parent.mkdir(exist_ok=True)
     with load.running(url, seconds=seconds + 1):
-        command = ("py-spy", "record", f"--pid={pid}", f"--duration={seconds}", "--rate=500", "--format=raw")
-        subprocess.run([*command, f"--output={file}"], check=True, capture_output=True)
+        subprocess.run(py_spy(pid, seconds, file), check=True, capture_output=True)
+
+
+def py_spy(pid: int, seconds: int, file: Path) -> Sequence[str]:
+    """The command that writes what a process does for so long."""
+    command = ("py-spy", "record", f"--pid={pid}", f"--duration={seconds}", "--rate=500", "--format=raw")
+    return (*command, f"--output={file}")
 
 
 def _count(load: Load, url: str) -> int:

@@ -2,7 +2,7 @@
 
 import json
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,7 +50,7 @@ class Load:
     def running(
         self, url: str, *, seconds: float, connections: int = CONNECTIONS, rate: float = 0, watch: bool = False
     ) -> Iterator[subprocess.Popen[str]]:
-        """The generator at work; it ends by itself, or with the block."""
+        """The generator at work; it ends by itself, or with the block. Watches are to be ended with `told`."""
         command: Sequence[str] = [
             str(self.program),
             f"-url={url}",
@@ -61,7 +61,9 @@ class Load:
             f"-key={self.certificate.key}",
             *(["-watch"] if watch else []),
         ]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
         try:
             yield process
         finally:
@@ -69,13 +71,54 @@ class Load:
             process.communicate(timeout=GRACE_SECONDS)
 
 
-def result(process: subprocess.Popen[str], url: str, *, timeout: float = 300) -> dict[str, Any]:
+@contextmanager
+def watching(load: Load, url: str, *, watches: int, seconds: float) -> Iterator[subprocess.Popen[str]]:
+    """So many watches of one object, all of them open; they are ended with `told`, or with the block.
+
+    Args:
+        load: who watches.
+        url: of the watch.
+        watches: how many.
+        seconds: for which they may last altogether.
+
+    Raises:
+        LoadError: not every watch could be opened.
+    """
+    with load.running(url, seconds=seconds, connections=watches, watch=True) as process:
+        assert process.stderr is not None
+        if process.stderr.readline() != "open\n":
+            result(process, url)
+            raise LoadError(f"{url}: not every watch was told of the object in {seconds} s")
+        yield process
+
+
+def told(process: subprocess.Popen[str], url: str, changes: Iterable[int]) -> dict[str, Any]:
+    """What watches saw, when they were told of the last change.
+
+    Args:
+        process: from `watching`.
+        url: of the watch.
+        changes: the time of each, as it stands in the object, in nanoseconds since 1970.
+
+    Raises:
+        LoadError: a watch ended, or was not told of every change.
+    """
+    return result(process, url, said="".join(f"{change}\n" for change in changes))
+
+
+def result(process: subprocess.Popen[str], url: str, *, said: str = "", timeout: float = 300) -> dict[str, Any]:
     """What a generator saw, when it has ended.
+
+    Args:
+        process: from `Load.running`.
+        url: what was loaded.
+        said: what to tell it on its standard input before that ends.
+        timeout: seconds until it must have ended.
 
     Raises:
         LoadError: a request failed, or none was answered.
     """
-    output, errors = process.communicate(timeout=timeout)
+    output, errors = process.communicate(said, timeout=timeout)
     if process.returncode:
         raise LoadError(f"{url}: {errors}")
     seen: dict[str, Any] = json.loads(output)

@@ -25,7 +25,8 @@ class Row:
         what: was measured.
         ours: what the program needs or does, in `unit`.
         other: the same of what it is compared with; None when the goal is a figure, not a ratio.
-        goal: the bound on the ratio, or on `ours` when there is nothing to compare with.
+        goal: the bound on the ratio, or on `ours` when there is nothing to compare with; None where none is set, and
+            the row only tells.
         at_least: whether the goal is a lower bound.
         unit: of `ours` and `other`.
         note: what a reader must know to judge it.
@@ -34,7 +35,7 @@ class Row:
     what: str
     ours: float
     other: float | None
-    goal: float
+    goal: float | None
     at_least: bool
     unit: str
     note: str = ""
@@ -51,22 +52,30 @@ class Row:
 
     @property
     def met(self) -> bool:
-        """Whether the goal is met. What could not be measured is missed; 0 is met only where 0 is the goal."""
+        """Whether the goal is met. What could not be measured is missed; 0 is met only where 0 is the goal.
+
+        Without a goal there is nothing to miss.
+        """
+        if self.goal is None:
+            return True
         if self.judged is None or (self.judged <= 0 and self.goal):
             return False
         return self.judged >= self.goal if self.at_least else self.judged <= self.goal
 
     def cells(self) -> tuple[str, ...]:
         """The row in words, in the order of the headings."""
-        bound = f"{'≥' if self.at_least else '≤'} {_number(self.goal)}"
         unit = f" {self.unit}" if self.unit else ""
+        goal, met = "-", "-"
+        if self.goal is not None:
+            goal = f"{'≥' if self.at_least else '≤'} {_number(self.goal)}{unit if self.other is None else ''}"
+            met = "yes" if self.met else "no"
         return (
             self.what,
             _number(self.ours) + unit,
             "-" if self.other is None else _number(self.other) + unit,
             "-" if self.ratio is None else f"{self.ratio:.2f}",
-            bound if self.other is not None else bound + unit,
-            "yes" if self.met else "no",
+            goal,
+            met,
         )
 
 
@@ -120,10 +129,11 @@ def write_between(path: Path, table: str) -> None:
 
 
 def as_plot(rows: Sequence[Row]) -> str:
-    """A bar for each row, as long as what is left of its goal: up to the line it is met.
+    """A bar for each row that has a goal, as long as what is left of it: up to the line it is met.
 
     Bars that go beyond twice the goal are cut off; the figure stands beside them.
     """
+    rows = [row for row in rows if row.goal is not None]
     height = LINE_HEIGHT * (len(rows) + 2)
     left, goal_at = 430, 430 + BAR_WIDTH / 2
     parts = [

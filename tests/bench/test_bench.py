@@ -9,10 +9,12 @@ from pathlib import Path
 import pytest
 
 from apiserver.cluster.view import View
+from apiserver.serving.versions import EPOCH
 from tests.bench import cpu
 from tests.bench.__main__ import main
 from tests.bench.loads import Load, LoadError, find_load
 from tests.bench.rows import BEGIN, END, Row, alternating, as_markdown, as_plot, summary, write_between
+from tests.bench.tenants import Versions
 from tests.cluster.binaries import UnavailableError
 from tests.cluster.client import Client, Json
 from tests.cluster.pki import CertificateAuthority
@@ -34,6 +36,7 @@ SLOWER = Row("slower", 30, 10, 4, at_least=True, unit="/s")
         (Row("nothing was measured", 0, None, 50, at_least=False, unit="µs"), False),
         (Row("nothing is the goal", 0, None, 0, at_least=False, unit=""), True),
         (Row("one where nothing is the goal", 1, None, 0, at_least=False, unit=""), False),
+        (Row("no goal is set", 51, None, None, at_least=False, unit="MB"), True),
     ],
     ids=lambda value: value.what if isinstance(value, Row) else "",
 )
@@ -67,6 +70,21 @@ def test_the_document_keeps_what_stands_around_the_table(tmp_path: Path) -> None
     assert "| faster | 30 /s | 10 /s | 3.00 | ≥ 2 | yes |" in text
     assert summary([FASTER, SLOWER]) == "2 rows, 1 missed"
     assert as_plot([FASTER, SLOWER]).count("<rect ") == 3
+
+
+def test_a_row_without_a_goal_only_tells() -> None:
+    """It has neither goal nor verdict, and no bar."""
+    row = Row("peak", 51, None, None, at_least=False, unit="MB")
+    assert row.cells() == ("peak", "51 MB", "-", "-", "-", "-")
+    assert as_plot([FASTER, row]).count("<rect ") == 2
+
+
+def test_versions_ahead_of_the_clock_are_seen() -> None:
+    """More versions in a second than there are ticks are as far ahead as it takes to have a tick for each."""
+    versions = Versions(lambda: EPOCH + 1)
+    for _ in range(16_000):
+        versions.next()
+    assert versions.ahead_ms == pytest.approx(1000, rel=0.01)
 
 
 def run(tmp_path: Path) -> tuple[int, Json]:

@@ -59,7 +59,8 @@ def add_examples(client: Client) -> tuple[list[str], list[str]]:
     for each in snapshot:
         if each["kind"] == "Namespace":
             ensure_namespace(client, each["metadata"]["name"], each["metadata"]["labels"])
-    for each in snapshot:
+    # What is bound comes first, or the scheduler gives its devices to what waits for some.
+    for each in sorted(snapshot, key=lambda each: "nodeName" not in each.get("spec", {})):
         if each["kind"] == "Pod":
             create_pod(client, each)
         elif each["kind"] == "ResourceQuota":

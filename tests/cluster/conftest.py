@@ -19,6 +19,7 @@ from tests.cluster.control_plane import ControlPlane
 from tests.cluster.network import OF_THIS_THREAD
 from tests.cluster.renderings import distinct, variants
 from tests.monitoring.judging import Promjudge, find_promjudge
+from tests.needs import missing
 
 T = TypeVar("T")
 
@@ -146,12 +147,9 @@ def _attempt(find: Callable[[Callable[[str], None]], T], announce: Callable[[str
 
 def _required(found: T | UnavailableError) -> T:
     """What was found; without it the test is skipped, and in CI it fails."""
-    if not isinstance(found, UnavailableError):
-        return found
-    message = f"not run for want of a real control plane: {found}"
-    if os.environ.get("CI") == "true":
-        pytest.fail(message, pytrace=False)
-    pytest.skip(message)
+    if isinstance(found, UnavailableError):
+        missing(f"not run for want of a real control plane: {found}")
+    return found
 
 
 def _require_own_network() -> None:

@@ -58,6 +58,7 @@ class ControlPlane:
         controllers: Iterable[str] = (),
         scheduler: bool = True,
         network: Network | None = None,
+        tracing: Path | None = None,
     ) -> None:
         """Prepare the certificates; entering the block starts the processes.
 
@@ -68,6 +69,7 @@ class ControlPlane:
             scheduler: whether kube-scheduler is started; without it no Pod is bound but by hand.
             network: entered; kube-apiserver then listens where its hosts reach it, and itself chooses among the
                 endpoints of an aggregated server.
+            tracing: a TracingConfiguration for kube-apiserver.
         """
         directory.mkdir(parents=True, exist_ok=True)
         self.directory = directory
@@ -75,6 +77,7 @@ class ControlPlane:
         self._controllers = tuple(controllers)
         self._has_scheduler = scheduler
         self.network = network
+        self._tracing = tracing
         self.address = LOOPBACK.address if network is None else network.address
         self.etcd_port, self._etcd_peer_port, self.port, self._scheduler_port, self._controllers_port = free_ports(5)
         self._stack = contextlib.ExitStack()
@@ -233,6 +236,7 @@ class ControlPlane:
             f"--proxy-client-cert-file={front_proxy.certificate}",
             f"--proxy-client-key-file={front_proxy.key}",
             f"--disable-admission-plugins={','.join(ADMISSION_OFF)}",
+            *(() if self._tracing is None else (f"--tracing-config-file={self._tracing}",)),
         )
         process = self._start("kube-apiserver", self.binaries.kube_apiserver, flags)
         process.wait_until(lambda: _is_ready(self.client))

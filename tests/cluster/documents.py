@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+ROOT: Final = Path(__file__).parents[2]
+DOCS: Final = ROOT / "docs"
 SCRIPTS: Final = ("sh", "bash")
 CONSOLE: Final = "console"
 PROMPT: Final = "$ "
@@ -42,6 +44,19 @@ class Command:
 def commands(path: Path) -> list[Command]:
     """Every command of a Markdown document, in its order."""
     return list(_commands(path.name, path.read_text()))
+
+
+def blocks(path: Path, language: str) -> list[str]:
+    """The blocks of a Markdown document that are in a language."""
+    return [body for found, body in _FENCE.findall(path.read_text()) if found == language]
+
+
+def languages(path: Path) -> list[str]:
+    """The language of each block of a Markdown document; a fence that is not read as one is "not read"."""
+    text = path.read_text()
+    found = [language for language, _ in _FENCE.findall(text)]
+    fences = sum(line.lstrip(" >").startswith(("```", "~~~")) for line in text.splitlines())
+    return [*found, *["not read"] * (fences - 2 * len(found))]
 
 
 def alike(expected: str, printed: str) -> bool:

@@ -12,6 +12,7 @@ from apiserver.cluster.client import Access, ClusterClient, ClusterUnreachableEr
 from apiserver.cluster.reflector import DEFAULT_PACE
 from tests.cluster.network import BRIDGE, Host, Network, NetworkUnavailableError
 from tests.fake_apiserver import FakeApiserver, Stall
+from tests.needs import missing
 from tests.unit.test_reflector import PATH, Shelf, reflect, synced, until
 
 RECOVERY_SECONDS = 5
@@ -60,7 +61,7 @@ def host() -> Iterator[Host]:
         with Network() as network:
             yield network.add_host()
     except NetworkUnavailableError as reason:
-        pytest.skip(str(reason))
+        missing(reason)
 
 
 @asynccontextmanager

@@ -9,6 +9,7 @@ from tests.cluster.binaries import Binaries, UnavailableError
 from tests.conformance import dashboard, informers, kubectl, replicas, service, websockets
 from tests.conformance.checks import Check, SkippedError
 from tests.conformance.stage import Stage, opened
+from tests.needs import missing
 
 SHORT = [
     check
@@ -33,7 +34,7 @@ def stage(
 def by_service(stage: Stage) -> Iterator[Stage]:
     """The same, with a Service that chooses between the replicas instead of the splitter."""
     if stage.control_plane.network is None:
-        pytest.skip("the replicas have no addresses of their own")
+        missing("the replicas have no addresses of their own: that takes Linux, root and iproute2")
     stage.lead_to(*(replica.endpoint() for replica in stage.replicas))
     yield stage
     stage.lead_to(stage.splitter.endpoint)
@@ -56,5 +57,7 @@ def test_service(by_service: Stage, check: Check) -> None:
 def _run(check: Check, stage: Stage) -> None:
     try:
         check.run(stage)
-    except (SkippedError, UnavailableError) as reason:
+    except UnavailableError as reason:
+        missing(reason)
+    except SkippedError as reason:
         pytest.skip(str(reason))

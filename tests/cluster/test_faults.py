@@ -11,6 +11,7 @@ from tests.faults.__main__ import run
 from tests.faults.following import find_follower
 from tests.faults.kills import kills
 from tests.faults.rows import Fault, is_failed, table
+from tests.needs import missing
 
 SEED = 2
 SHORT = (
@@ -32,6 +33,6 @@ def test_faults(binaries: Binaries, tmp_path: Path) -> None:
     try:
         follower = find_follower(logging.getLogger(__name__).info)
     except UnavailableError as error:
-        pytest.skip(str(error))
+        missing(error)
     rows = run(binaries, follower, tmp_path, SHORT, seed=SEED)
     assert not is_failed(rows), table(rows)

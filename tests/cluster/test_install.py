@@ -28,6 +28,7 @@ from tests.cluster.standins import foreign_kinds
 from tests.cluster.test_broken_cluster import AVAILABILITY, CRD, free, is_available
 from tests.cluster.waiting import wait_for
 from tests.cluster.workload import DEVICE, NAMESPACES, STORED, create_node, ensure_namespace, gpu_class, node
+from tests.needs import missing
 
 DOCUMENT: Final = MANIFESTS.parent / "docs" / "install.md"
 README: Final = MANIFESTS.parent / "README.md"
@@ -144,7 +145,7 @@ def cluster(binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) -> Ite
         try:
             network = stack.enter_context(Network())
         except NetworkUnavailableError as reason:
-            pytest.skip(str(reason))
+            missing(reason)
         directory = tmp_path_factory.mktemp("install")
         controllers = ("namespace-controller",)
         running = ControlPlane(binaries, directory, controllers=controllers, scheduler=False, network=network)

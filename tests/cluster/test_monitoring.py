@@ -14,8 +14,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.cluster.catalog import MANIFESTS, NAMESPACE, CatalogServer, read_documents
 from tests.cluster.client import Client, Json
 from tests.cluster.control_plane import ControlPlane
+from tests.cluster.documents import DOCS, Shell, blocks, commands
 from tests.cluster.waiting import wait_for
-from tests.cluster.workload import create_node, create_pod, gpu_class, node, pod
+from tests.cluster.workload import create_node, create_pod, ensure_namespace, gpu_class, node, pod
 from tests.http.running import running, write_kubeconfig
 from tests.monitoring import reference, shipped
 from tests.monitoring.judging import Promjudge, Scrape
@@ -26,7 +27,8 @@ RBAC = "/apis/rbac.authorization.k8s.io/v1"
 POOL, OTHER = "example.com/pool", "example.com/other"
 SHARED = ("--resource-names=shared",)
 ROLE = "gpuclass-catalog-metrics-reader"
-PROMETHEUS = {"namespace": "default", "name": "monitoring-test"}
+PAGE = DOCS / "metrics.md"
+PROMETHEUS = {"namespace": "monitoring", "name": "prometheus-k8s"}
 JOB = {"job": "gpuclass-catalog", "namespace": NAMESPACE}
 STEP, SPAN = 60, 20 * 60
 WAITS = 'gpuclass_devices_pending{class="other"} 1.0'
@@ -51,21 +53,19 @@ def component(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFact
 
 
 @pytest.fixture
-def token(api: Client, component: list[Json]) -> Iterator[str]:
-    """A token of Prometheus' service account, to which the role of the component is bound as its comment says."""
+def token(api: Client, control_plane: ControlPlane, component: list[Json]) -> Iterator[str]:
+    """A token of Prometheus' service account, to which the page about metrics binds the role of the component."""
     where = f"/api/v1/namespaces/{PROMETHEUS['namespace']}/serviceaccounts"
     (role,) = (each for each in component if each["kind"] == "ClusterRole")
     assert role["metadata"]["name"] == ROLE
-    binding: Json = {
-        "metadata": {"name": ROLE},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": ROLE},
-        "subjects": [{"kind": "ServiceAccount", **PROMETHEUS}],
-    }
+    (binding,) = commands(PAGE)
+    shell = Shell(DOCS, (control_plane.binaries.kubectl.parent,), {"KUBECONFIG": str(control_plane.kubeconfig)})
     made = [f"{where}/{PROMETHEUS['name']}", f"{RBAC}/clusterroles/{ROLE}", f"{RBAC}/clusterrolebindings/{ROLE}"]
+    ensure_namespace(api, PROMETHEUS["namespace"])
     try:
         api.post(where, {"metadata": {"name": PROMETHEUS["name"]}})
         api.post(f"{RBAC}/clusterroles", role)
-        api.post(f"{RBAC}/clusterrolebindings", binding)
+        shell.run(binding)
         yield api.post(f"{made[0]}/token", {"spec": {}})["status"]["token"]
     finally:
         for path in made:
@@ -153,6 +153,10 @@ def test_two_replicas(control_plane: ControlPlane, promjudge: Promjudge, token: 
     assert offered == {(name, "Offered"): 1 for name in ("pool-a", "pool-b", "other")}
     assert (free["pool-a",], largest["pool-a",]) == (6, 3)
     assert not [title for title, results in shown.items() if not all(results)], "a panel shows nothing"
+    (documented,) = blocks(PAGE, "promql")
+    in_all, of_each = promjudge.answers(scrapes, documented.splitlines(), SPAN)
+    assert in_all == {(): 6}
+    assert of_each == {("pool-a",): 6, ("pool-b",): 6, ("other",): 0}
     # What a query without regard to replicas and sharing would show.
     naive = promjudge.answer(scrapes, "sum(gpuclass_devices_free)", SPAN)
     assert naive == {(): 24}

@@ -9,6 +9,7 @@ import pytest
 
 from tests.cluster import network
 from tests.cluster.network import Host, Network, NetworkUnavailableError
+from tests.needs import missing
 
 HERE = Path(network.OF_THIS_THREAD)
 SECONDS = 5
@@ -26,7 +27,7 @@ def entered() -> Iterator[Network]:
         with Network() as entered:
             yield entered
     except NetworkUnavailableError as reason:
-        pytest.skip(str(reason))
+        missing(reason)
 
 
 def descriptors_open() -> int:
@@ -70,7 +71,7 @@ def test_we_come_back() -> None:
     try:
         _fail_inside()
     except NetworkUnavailableError as reason:
-        pytest.skip(str(reason))
+        missing(reason)
     except ZeroDivisionError:
         pass
     assert (identity(), descriptors_open()) == (before, descriptors)

@@ -4,6 +4,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -76,8 +77,8 @@ class Collecting(BaseHTTPRequestHandler):
         """Be quiet."""
 
 
-@pytest.fixture
-def collector() -> Iterator[Collector]:
+@contextmanager
+def collecting() -> Iterator[Collector]:
     """A collector on loopback."""
     with Collector() as server:
         thread = threading.Thread(target=server.serve_forever)
@@ -85,6 +86,13 @@ def collector() -> Iterator[Collector]:
         yield server
         server.shutdown()
         thread.join()
+
+
+@pytest.fixture
+def collector() -> Iterator[Collector]:
+    """A collector on loopback."""
+    with collecting() as running:
+        yield running
 
 
 @pytest.mark.parametrize("by_flag", [True, False])

@@ -2,6 +2,9 @@
 
 import io
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,6 +13,14 @@ import yaml
 from apiserver.cli import run
 from apiserver.terminal.tables import TableWriter
 
+NOBODY = """
+import pwd, sys
+def unknown(uid):
+    raise KeyError(uid)
+pwd.getpwuid = unknown
+from apiserver.cli import run
+sys.exit(run(["get", "--kubeconfig", sys.argv[1]]))
+"""
 EXAMPLE = Path(__file__).parents[2] / "manifests" / "examples" / "snapshot.yaml"
 
 
@@ -97,3 +108,20 @@ def test_cells() -> None:
     rows = [{"cells": [True, None, "one\ntwo"]}, {"cells": ["x", 10, ""]}]
     printed = TableWriter().text({"columnDefinitions": columns, "rows": rows})
     assert printed == "A      B    C\ntrue        one...\nx      10\n"
+
+
+def test_without_a_home(tmp_path: Path) -> None:
+    """A bare number for a user, with no HOME and no entry among the users, is told what is wrong as anybody is."""
+    kubeconfig = tmp_path / "kubeconfig"
+    kubeconfig.write_text("contexts: []")
+    done = subprocess.run(
+        [sys.executable, "-c", NOBODY, str(kubeconfig)],
+        env={"PATH": os.environ["PATH"]},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert f"gpuclass-catalog: kubeconfig {kubeconfig}" in done.stderr
+    assert "Traceback" not in done.stderr

@@ -1,8 +1,14 @@
 // Load reads from a Kubernetes API server over HTTP/1.1 with a client certificate and prints what it saw as JSON.
 //
 // Without -rate each connection asks again as soon as it is answered; with it requests are sent at that rate, and the
-// delay of one counts from when it was due. With -watch every connection is a watch, and the delay of an event counts
-// from the nanoseconds since 1970 that its object carries in the annotation -stamp.
+// delay of one counts from when it was due.
+//
+// With -watch every connection is a watch of one object. When each has been told of it, "open" is written to standard
+// error. Each later change of the object writes its time, in nanoseconds since 1970, into the annotation -stamp, and a
+// line with the same number comes on standard input; after the last, it ends. Whoever is told of a change is thereby
+// told of those before it: the delay of each change, for each watch, is until the first event that carries it or a
+// later one. It ends when all were told of the last change, and what was never told is an error. Of this program
+// itself it says, from "open" on, how many processors it used and how late it was when it wanted to wake.
 package main
 
 import (
@@ -11,6 +17,7 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -20,15 +27,21 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 )
 
 type seen struct {
 	delays []time.Duration
+	told   []event
+	newest atomic.Int64
 	bytes  int64
 	errors int
 	last   string
 }
+
+// An event of a watch: when the object it tells was changed, and when it came.
+type event struct{ stamp, came int64 }
 
 func (s *seen) fail(reason string) {
 	s.errors++
@@ -65,19 +78,38 @@ func main() {
 	start := time.Now()
 	ctx, cancel := context.WithDeadline(context.Background(), start.Add(s.lasts))
 	defer cancel()
-	var open atomic.Int64
-	var all sync.WaitGroup
+	var open, all sync.WaitGroup
+	open.Add(len(results))
 	for i := range results {
 		all.Go(func() {
 			if s.watch {
-				s.follow(ctx, &results[i], &open)
+				isOpen := sync.OnceFunc(open.Done)
+				defer isOpen() // whatever comes, nobody waits for it in vain
+				if err := s.follow(ctx, &results[i], isOpen); err != nil {
+					results[i].fail(err.Error())
+					cancel() // without it the others are not what is to be measured
+				}
 			} else {
 				s.read(ctx, start, i, &results[i])
 			}
 		})
 	}
+	var own ownCost
+	if s.watch {
+		open.Wait()
+		if ctx.Err() == nil {
+			fmt.Fprintln(os.Stderr, "open")
+		}
+		own.begin(ctx)
+		changes := readChanges()
+		waitForLast(ctx, results, changes)
+		own.end()
+		cancel()
+		all.Wait()
+		countAll(results, changes)
+	}
 	all.Wait()
-	report(results, time.Since(start).Seconds())
+	report(results, time.Since(start).Seconds(), &own)
 }
 
 func (s *settings) client() *http.Client {
@@ -135,39 +167,117 @@ func (s *settings) read(ctx context.Context, start time.Time, index int, result 
 	}
 }
 
-func (s *settings) follow(ctx context.Context, result *seen, open *atomic.Int64) {
+func (s *settings) follow(ctx context.Context, result *seen, isOpen func()) error {
 	response, err := s.get(ctx, s.client())
 	if err != nil {
-		result.fail(err.Error())
-		return
+		return err
 	}
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
-		result.fail(response.Status)
-		return
+		return errors.New(response.Status)
 	}
 	lines := bufio.NewReaderSize(response.Body, 1<<13)
-	isTold := false
-	for {
+	for isFirst := true; ; isFirst = false {
 		line, err := lines.ReadBytes('\n')
 		if err != nil {
 			if ctx.Err() == nil {
-				result.fail(err.Error())
+				return err
 			}
-			return
+			return nil
 		}
-		now := time.Now()
+		came := time.Now().UnixNano()
 		result.bytes += int64(len(line))
-		if !isTold {
-			isTold = true
-			if open.Add(1) == int64(s.connections) {
-				fmt.Fprintln(os.Stderr, "open")
-			}
-		}
-		if at, ok := stampOf(line, s.stamp); ok && bytes.Contains(line, []byte(`"MODIFIED"`)) {
-			result.delays = append(result.delays, now.Sub(time.Unix(0, at)))
+		if isFirst {
+			isOpen()
+		} else if stamp, ok := stampOf(line, s.stamp); ok {
+			result.told = append(result.told, event{stamp, came})
+			result.newest.Store(stamp)
 		}
 	}
+}
+
+// The changes that standard input tells, until it ends.
+func readChanges() []int64 {
+	var changes []int64
+	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
+		if at, err := strconv.ParseInt(lines.Text(), 10, 64); err == nil {
+			changes = append(changes, at)
+		}
+	}
+	return changes
+}
+
+// Wait until every watch was told of the last change, or until the time is over.
+func waitForLast(ctx context.Context, results []seen, changes []int64) {
+	isBehind := func(i int) bool { return results[i].newest.Load() < changes[len(changes)-1] }
+	for i := 0; len(changes) > 0 && i < len(results) && ctx.Err() == nil; {
+		if isBehind(i) {
+			time.Sleep(5 * time.Millisecond)
+		} else {
+			i++
+		}
+	}
+}
+
+func countAll(results []seen, changes []int64) {
+	for i := range results {
+		if results[i].errors > 0 {
+			return // the others were only ended for it
+		}
+	}
+	for i := range results {
+		results[i].count(changes)
+	}
+}
+
+// The delay of each change until the first event that carries it or a later one.
+func (s *seen) count(changes []int64) {
+	next := 0
+	for _, change := range changes {
+		for next < len(s.told) && s.told[next].stamp < change {
+			next++
+		}
+		if next == len(s.told) {
+			s.fail(fmt.Sprintf("a watch was not told of the change at %d", change))
+			return
+		}
+		s.delays = append(s.delays, time.Duration(s.told[next].came-change))
+	}
+}
+
+// What this program itself needs: if that is much, it and not the server may be what is late.
+type ownCost struct {
+	since      time.Time
+	before     time.Duration
+	processors float64
+	late       []time.Duration
+	stop       context.CancelFunc
+	stopped    sync.WaitGroup
+}
+
+func (o *ownCost) begin(ctx context.Context) {
+	o.since, o.before = time.Now(), processorTime()
+	ctx, o.stop = context.WithCancel(ctx)
+	o.stopped.Go(func() {
+		const step = 5 * time.Millisecond
+		for ctx.Err() == nil {
+			asleep := time.Now()
+			time.Sleep(step)
+			o.late = append(o.late, time.Since(asleep)-step)
+		}
+	})
+}
+
+func (o *ownCost) end() {
+	o.processors = (processorTime() - o.before).Seconds() / time.Since(o.since).Seconds()
+	o.stop()
+	o.stopped.Wait()
+}
+
+func processorTime() time.Duration {
+	var usage syscall.Rusage
+	syscall.Getrusage(syscall.RUSAGE_SELF, &usage)
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
 func stampOf(line []byte, annotation string) (int64, bool) {
@@ -180,28 +290,34 @@ func stampOf(line []byte, annotation string) (int64, bool) {
 	return at, err == nil
 }
 
-func report(results []seen, seconds float64) {
+// The delay below which this share of them lies, in milliseconds.
+func quantile(delays []time.Duration, share float64) float64 {
+	if len(delays) == 0 {
+		return 0
+	}
+	slices.Sort(delays)
+	return float64(delays[int(share*float64(len(delays)-1))].Nanoseconds()) / 1e6
+}
+
+func report(results []seen, seconds float64, own *ownCost) {
 	var delays []time.Duration
 	var size int64
-	failures, last := 0, ""
-	for _, each := range results {
+	events, failures, last := 0, 0, ""
+	for i := range results {
+		each := &results[i]
 		delays = append(delays, each.delays...)
+		events += len(each.told)
 		size += each.bytes
 		failures += each.errors
 		if each.errors > 0 {
 			last = each.last
 		}
 	}
-	slices.Sort(delays)
-	at := func(share float64) float64 {
-		if len(delays) == 0 {
-			return 0
-		}
-		return float64(delays[int(share*float64(len(delays)-1))].Nanoseconds()) / 1e6
-	}
 	json.NewEncoder(os.Stdout).Encode(map[string]any{
 		"count": len(delays), "seconds": seconds, "rate": float64(len(delays)) / seconds, "bytes": size,
 		"errors": failures, "last_error": last,
-		"p50_ms": at(0.5), "p90_ms": at(0.9), "p99_ms": at(0.99), "max_ms": at(1),
+		"p50_ms": quantile(delays, 0.5), "p90_ms": quantile(delays, 0.9), "p99_ms": quantile(delays, 0.99),
+		"max_ms": quantile(delays, 1),
+		"events": events, "processors": own.processors, "late_p99_ms": quantile(own.late, 0.99),
 	})
 }

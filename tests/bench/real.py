@@ -1,0 +1,104 @@
+"""Rows about 10,000 real pods in the real control plane; measured last, for they stay.
+
+No kubelet runs: the pods are created bound to a node and stay Pending, which counts like running.
+"""
+
+import json
+import statistics
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+from tests.bench.churn import PODS
+from tests.bench.pods import raw_pod
+from tests.bench.rows import ROUNDS, Row
+from tests.bench.stage import LIST, NODES_OF_FIRST, PAGE, Stage, device
+from tests.cluster.catalog import API
+from tests.cluster.client import Client, Json
+from tests.cluster.control_plane import ADMIN, ADMIN_GROUPS
+from tests.cluster.waiting import wait_for
+
+COUNT: Final = 10_000
+CREATORS: Final = 8
+LISTS: Final = 200
+NAIVE_ROUNDS: Final = 3
+GPU_POD_EVERY: Final = 50
+LATENCY: Final = "latency of a list at 10,000 real pods, against none"
+NAIVE: Final = "a list, against listing and decoding all of 10,000 real pods in Python"
+WORDS: Final = (LATENCY, NAIVE)
+
+
+def measure(stage: Stage, wanted: str) -> Iterator[Row]:
+    """Read, create the pods, and read again."""
+    if not any(wanted in what for what in WORDS):
+        return
+    with stage.catalog.client() as reader:
+        before = _latency(reader)
+        requested = _requested(reader)
+        started = time.monotonic()
+        size = _create(stage) / COUNT / 1000
+        seconds = time.monotonic() - started
+        wait_for(lambda: _requested(reader) == requested + COUNT // GPU_POD_EVERY, "the catalog to count every pod")
+        after = _latency(reader)
+    naive = statistics.median(_list_all(stage.control_plane.client) for _ in range(NAIVE_ROUNDS))
+    note = f"created in {seconds:.0f} s, {size:.1f} kB each as stored, bound to {NODES_OF_FIRST} nodes"
+    rows = (
+        Row(LATENCY, after, before, 1.1, at_least=False, unit="ms", note=note),
+        Row(NAIVE, after, naive, None, at_least=False, unit="ms", note="in one request of kube-apiserver's JSON"),
+    )
+    yield from (row for row in rows if wanted in row.what)
+
+
+def _create(stage: Stage) -> int:
+    """Create the pods side by side, and return how many bytes they are as kube-apiserver tells them."""
+
+    def some(first: int) -> int:
+        with stage.control_plane.user_client(ADMIN, ADMIN_GROUPS) as client:
+            answers = [client.request("POST", PODS, _pod(number)) for number in range(first, COUNT, CREATORS)]
+        for answer in answers:
+            answer.raise_for_status()
+        return sum(len(answer.body) for answer in answers)
+
+    with ThreadPoolExecutor(CREATORS) as pool:
+        return sum(pool.map(some, range(CREATORS)))
+
+
+def _pod(number: int) -> Json:
+    raw = raw_pod(number)
+    metadata = {key: raw["metadata"][key] for key in ("name", "labels")}
+    spec = {**raw["spec"], "nodeName": f"gpu-{number % NODES_OF_FIRST:03}"}
+    main, *others = spec["containers"]
+    for each in (main, *others):
+        each["volumeMounts"] = []
+    if number % GPU_POD_EVERY == 0:
+        devices = {device(0): "1"}
+        limits = {kind: {**main["resources"][kind], **devices} for kind in ("requests", "limits")}
+        spec["containers"] = [{**main, "resources": limits}, *others]
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+
+
+def _requested(reader: Client) -> int:
+    return int(reader.get(f"{API}/{PAGE}")["capacity"]["requested"])
+
+
+def _latency(reader: Client) -> float:
+    """Milliseconds of a list: the median of the rounds' medians, without the first."""
+    medians = []
+    for _ in range(ROUNDS + 1):
+        delays = []
+        for _ in range(LISTS):
+            started = time.perf_counter()
+            reader.request("GET", f"{API}/{LIST}").raise_for_status()
+            delays.append((time.perf_counter() - started) * 1000)
+        medians.append(statistics.median(delays))
+    return statistics.median(medians[1:])
+
+
+def _list_all(client: Client) -> float:
+    """Milliseconds until every pod is read, as one would who keeps no state."""
+    started = time.perf_counter()
+    items = json.loads(client.request("GET", "/api/v1/pods").body)["items"]
+    if len(items) < COUNT:
+        raise LookupError(f"only {len(items)} pods are there")
+    return (time.perf_counter() - started) * 1000
