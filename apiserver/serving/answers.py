@@ -4,6 +4,7 @@ The framework's own response would be built in steps that a short answer takes a
 stays for what is sent bit by bit.
 """
 
+import asyncio
 import time
 from email.utils import formatdate
 from functools import lru_cache
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 
 NOT_CACHED: Final = "no-cache, private"
 """The Cache-Control of every answer that does not say otherwise."""
+WRITE_SECONDS: Final = 60
+"""For how long a client may take nothing before it is let go; what waits for it is bounded by the write buffer."""
 _JOINED_BYTES: Final = 64 * 1024
 """Bodies up to this are copied behind their head, which costs less than a TLS record more."""
 _WITHOUT_BODY: Final = (204, 304)
@@ -47,6 +50,7 @@ class Answer:
     def force_close(self) -> None:
         """End the connection with this answer."""
         self.closes = True
+        self.keep_alive = False
 
     async def send(self, request: "Request") -> None:
         """Send it once, and wait until the connection has room again.
@@ -79,7 +83,7 @@ class Answer:
         if "Cache-Control" not in headers:
             lines.append(f"Cache-Control: {NOT_CACHED}")
         lines += [f"{name}: {value}" for name, value in headers.items()]
-        if self.status not in _WITHOUT_BODY:
+        if self.status not in _WITHOUT_BODY and "Transfer-Encoding" not in headers:
             lines.append(f"Content-Length: {len(self.body)}")
         lines.append(_clock.date())
         if self.keep_alive:
@@ -88,6 +92,65 @@ class Answer:
         elif version.minor:
             lines.append("Connection: close")
         return ("\r\n".join(lines) + "\r\n\r\n").encode()
+
+
+class Stream(Answer):
+    """An answer that is sent bit by bit, over HTTP/1.1 in chunks.
+
+    Args:
+        headers: as in Answer, with Transfer-Encoding instead of Content-Length.
+    """
+
+    __slots__ = ("_is_chunked", "_request")
+
+    def __init__(self, headers: dict[str, str]) -> None:
+        super().__init__(headers=headers)
+        self._request: Request | None = None
+        self._is_chunked = False
+
+    async def begin(self, request: "Request") -> None:
+        """Send the head.
+
+        Raises:
+            ConnectionError: the client has left.
+        """
+        self._request, self._is_chunked = request, request.version.minor > 0
+        if self._is_chunked:
+            self.headers["Transfer-Encoding"] = "chunked"
+        else:
+            self.force_close()  # the end of the connection is that of the body
+        await self.send(request)
+
+    async def write(self, data: bytes) -> None:
+        """Send some of the body, and wait until the connection has room again.
+
+        Raises:
+            ConnectionError: the client has left.
+            TimeoutError: it takes nothing; the connection is gone.
+        """
+        request = self._request
+        transport = None if request is None else request.transport
+        if request is None or transport is None or transport.is_closing():
+            raise ConnectionResetError("the client has left")
+        transport.write(b"%x\r\n%b\r\n" % (len(data), data) if self._is_chunked else data)
+        if request.protocol.writing_paused:
+            try:
+                async with asyncio.timeout(WRITE_SECONDS):
+                    await request.writer.drain()
+            except TimeoutError:
+                transport.abort()
+                raise
+
+    async def end(self) -> None:
+        """Send the end of the body.
+
+        Raises:
+            ConnectionError: the client has left.
+            TimeoutError: it takes nothing; the connection is gone.
+        """
+        if self._is_chunked:
+            self._is_chunked = False
+            await self.write(b"0\r\n\r\n")
 
 
 class _Clock:

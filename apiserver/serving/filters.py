@@ -92,6 +92,8 @@ def answering(shutdown: Shutdown) -> Filter:
         except Exception:  # noqa: BLE001 # the one place where a bug becomes an answer; it is logged in full
             _log.exception("%s %s failed", request.method, request.path, extra=values(audit_ID=request.audit_id))
             response = respond_text(_PANIC, 500)
+            if request.begun is not None and request.transport is not None:
+                request.transport.abort()  # an answer has begun: the client must see that it is broken
         if shutdown.draining or (peer and not peer.was_asked):
             response.force_close()
         return response
