@@ -98,21 +98,15 @@ class Watch:
                 yield [Event(ERROR, Expired(message).body())]
                 return
             yield first
-            async for batch in self._follow(position, is_taken_up=is_taken_up):
-                yield batch
+            alarm = _Alarm(self.clock)
+            try:
+                async for batch in self._follow(position, alarm, is_taken_up=is_taken_up):
+                    yield batch
+            finally:
+                alarm.stop()
 
-    async def _follow(self, position: int, *, is_taken_up: bool) -> AsyncIterator[Sequence[Event]]:
+    async def _follow(self, position: int, alarm: "_Alarm", *, is_taken_up: bool) -> AsyncIterator[Sequence[Event]]:
         ends = self.clock() + self.lasts
-        alarm = _Alarm(self.clock)
-        try:
-            async for batch in self._until(ends, alarm, position, is_taken_up=is_taken_up):
-                yield batch
-        finally:
-            alarm.stop()
-
-    async def _until(
-        self, ends: float, alarm: "_Alarm", position: int, *, is_taken_up: bool
-    ) -> AsyncIterator[Sequence[Event]]:
         bookmark_at = self._next_bookmark(ends)
         is_closing = False
         while not is_closing and self.clock() < ends:
