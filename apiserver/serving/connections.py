@@ -8,13 +8,15 @@ import logging
 from collections.abc import Awaitable, Callable
 from contextvars import copy_context
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from aiohttp import web
 from aiohttp.http import RawRequestMessage, StreamWriter
 from aiohttp.http_exceptions import HttpProcessingError, LineTooLong
 
+from apiserver.serving.answers import Answer
 from apiserver.serving.eager import Begun
+from apiserver.serving.requests import Request, Response
 
 KEEPALIVE_SECONDS: Final = 300
 """Longer than the 90 s for which Go clients, kube-aggregator among them, keep an idle connection to use again."""
@@ -108,6 +110,24 @@ class Connection(web.RequestHandler):
             self.force_close()
         self._next_keepalive_close_time = self._loop.time() + KEEPALIVE_SECONDS
         return True
+
+    async def finish_response(
+        self, request: web.BaseRequest, resp: Response, start_time: float | None
+    ) -> tuple[web.StreamResponse, bool]:
+        """Send an answer that is not sent yet, and return it with whether the client has left."""
+        if not isinstance(resp, Answer):
+            return await super().finish_response(request, resp, start_time)
+        if self._upgraded:  # an upgrade that is declined: what came behind it has still to be read as requests
+            declined = web.Response(status=resp.status, body=resp.body, headers=resp.headers)
+            if resp.closes:
+                declined.force_close()
+            return await super().finish_response(request, declined, start_time)
+        sent = cast("web.StreamResponse", resp)  # all that is still asked of it is keep_alive
+        try:
+            await resp.send(cast("Request", request))
+        except ConnectionError:
+            return sent, True
+        return sent, False
 
     async def _handle_request(
         self,

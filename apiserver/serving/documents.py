@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from aiohttp import web
-
+from apiserver.serving.answers import Answer
+from apiserver.serving.requests import Request
 from apiserver.serving.status import MethodNotAllowed
 
 _SAFE: Final = {
@@ -35,7 +35,7 @@ class Document:
     def __post_init__(self) -> None:
         object.__setattr__(self, "_etag", f'"{hashlib.sha256(self.body).hexdigest()[:32]}"')
 
-    def answer(self, request: web.BaseRequest) -> web.Response:
+    def answer(self, request: Request) -> Answer:
         """The document, or 304 to who has it.
 
         Raises:
@@ -45,15 +45,15 @@ class Document:
             raise MethodNotAllowed
         headers = {**_SAFE, "Content-Security-Policy": self.policy, "Etag": self._etag, "Cache-Control": "no-cache"}
         if request.headers.get("If-None-Match") == self._etag:
-            return web.Response(status=304, headers=headers)
-        return web.Response(body=self.body, headers={**headers, "Content-Type": self.content_type})
+            return Answer(status=304, headers=headers)
+        return Answer(body=self.body, headers={**headers, "Content-Type": self.content_type})
 
 
 Documents = Mapping[str, Document]
 """Path to what is there. One that ends with / is a directory's: without the / it redirects there."""
 
 
-def answer_document(documents: Documents, request: web.BaseRequest, path: str) -> web.Response | None:
+def answer_document(documents: Documents, request: Request, path: str) -> Answer | None:
     """The document at a path, or None when none is there.
 
     Raises:
@@ -63,5 +63,5 @@ def answer_document(documents: Documents, request: web.BaseRequest, path: str) -
     if document is not None:
         return document.answer(request)
     if f"{path}/" in documents:
-        return web.Response(status=301, headers={"Location": f"{path}/"})
+        return Answer(status=301, headers={"Location": f"{path}/"})
     return None

@@ -26,6 +26,7 @@ from apiserver.serving.authorization import Attributes, AuthorizationError, Auth
 from apiserver.serving.certificates import Peer, peer_of
 from apiserver.serving.httplog import LOG, REQUESTS, log_request, values
 from apiserver.serving.request_info import RequestInfo, read_request
+from apiserver.serving.requests import Request, Response
 from apiserver.serving.responses import respond_status, respond_text
 from apiserver.serving.selectors import Requirement, parse_field_selector, parse_label_selector, pinned_name
 from apiserver.serving.shutdown import Shutdown, refuse_late
@@ -33,20 +34,15 @@ from apiserver.serving.status import Forbidden, ServiceUnavailable, StatusError,
 from apiserver.serving.traffic import Traffic
 from apiserver.serving.users import User
 
-Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
+Handler = Callable[[Request], Awaitable[Response]]
 
 
 class Filter(Protocol):
     """Stands before a handler: answers by itself, or has the handler answer."""
 
-    def __call__(self, request: web.BaseRequest, handler: Handler) -> Awaitable[web.StreamResponse]:
+    def __call__(self, request: Request, handler: Handler) -> Awaitable[Response]:
         """Answer a request."""
 
-
-INFO: Final = web.RequestKey("info", RequestInfo)
-USER: Final = web.RequestKey("user", User)
-AUDIT_ID: Final = web.RequestKey("audit_id", str)
-PEER: Final = web.RequestKey("peer", Peer)
 
 _AUDIT_ID: Final = "Audit-Id"
 _MAX_AUDIT_ID: Final = 256
@@ -62,17 +58,17 @@ _log = logging.getLogger(__name__)
 def measuring(traffic: Traffic) -> Filter:
     """Count every request once it is over, however it ends, and log it if that is asked for."""
 
-    async def measure(request: web.BaseRequest, handler: Handler) -> web.StreamResponse:
+    async def measure(request: Request, handler: Handler) -> Response:
         began = time.perf_counter()
         response = None
         try:
             response = await handler(request)
             return response
         finally:
-            traffic.count(request, request[INFO], response, time.perf_counter() - began)
+            traffic.count(request, request.info, response, time.perf_counter() - began)
             if LOG.isEnabledFor(REQUESTS):
-                verb = traffic.of(request.method, request[INFO])[0].verb
-                log_request(request, response, verb=verb, audit_id=request[AUDIT_ID], began=began)
+                verb = traffic.of(request.method, request.info)[0].verb
+                log_request(request, response, verb=verb, audit_id=request.audit_id, began=began)
 
     return measure
 
@@ -81,12 +77,10 @@ def answering(shutdown: Shutdown) -> Filter:
     """Make sure that every request gets an answer: a StatusError its Status, a bug a 500, logged with the audit id."""
     read = _RememberedTargets().read
 
-    async def answer(request: web.BaseRequest, handler: Handler) -> web.StreamResponse:
-        request[AUDIT_ID] = _audit_id(request.headers.get(_AUDIT_ID, ""))
-        request[INFO] = read(request)
-        peer = _peer(request)
-        if peer is not None:
-            request[PEER] = peer
+    async def answer(request: Request, handler: Handler) -> Response:
+        request.audit_id = _audit_id(request.headers.get(_AUDIT_ID, ""))
+        request.info = read(request)
+        peer = request.peer = _peer(request)
         try:
             if "Expect" in request.headers:
                 await _expect(request)
@@ -96,8 +90,10 @@ def answering(shutdown: Shutdown) -> Filter:
         except web.HTTPClientError as error:  # by aiohttp: a WebSocket's handshake that is none
             response = respond_text(f"{error.text}\n", error.status)
         except Exception:  # noqa: BLE001 # the one place where a bug becomes an answer; it is logged in full
-            _log.exception("%s %s failed", request.method, request.path, extra=values(audit_ID=request[AUDIT_ID]))
+            _log.exception("%s %s failed", request.method, request.path, extra=values(audit_ID=request.audit_id))
             response = respond_text(_PANIC, 500)
+            if request.begun is not None and request.transport is not None:
+                request.transport.abort()  # an answer has begun: the client must see that it is broken
         if shutdown.draining or (peer and not peer.was_asked):
             response.force_close()
         return response
@@ -105,7 +101,7 @@ def answering(shutdown: Shutdown) -> Filter:
     return answer
 
 
-async def _expect(request: web.BaseRequest) -> None:
+async def _expect(request: Request) -> None:
     """Let a client send its body that asks whether to; other expectations are none of HTTP.
 
     Raises:
@@ -124,7 +120,7 @@ class _RememberedTargets:
     def __init__(self) -> None:
         self._known: dict[tuple[str, str], RequestInfo] = {}
 
-    def read(self, request: web.BaseRequest) -> RequestInfo:
+    def read(self, request: Request) -> RequestInfo:
         """What a request asks for."""
         key = request.method, request.raw_path
         info = self._known.get(key)
@@ -150,18 +146,7 @@ def _new_audit_id() -> str:
     return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:]}"
 
 
-def set_headers(request: web.BaseRequest, response: web.StreamResponse) -> None:
-    """Give every answer the id it is logged by, and keep it out of caches unless it says otherwise.
-
-    No Kubernetes server says what it is made of, and callers need not know which versions to attack.
-    """
-    if AUDIT_ID in request:
-        response.headers[_AUDIT_ID] = request[AUDIT_ID]
-    response.headers.setdefault("Cache-Control", "no-cache, private")
-    response.headers.pop("Server", None)
-
-
-async def only_loopback(request: web.BaseRequest, handler: Handler) -> web.StreamResponse:
+async def only_loopback(request: Request, handler: Handler) -> Response:
     """Refuse a Host that is no loopback name: a page on the web could otherwise read this server by DNS rebinding."""
     if not is_loopback(_host_name(request.host)):
         raise Forbidden("forbidden: this server answers only to loopback names, such as localhost or 127.0.0.1")
@@ -178,20 +163,20 @@ def authenticating(authenticator: Authenticator, open_paths: Container[str]) -> 
         open_paths: answered also while it is not known yet whom to trust; everything else is 503 then.
     """
 
-    async def authenticate(request: web.BaseRequest, handler: Handler) -> web.StreamResponse:
-        peer, info = request.get(PEER), request[INFO]
+    async def authenticate(request: Request, handler: Handler) -> Response:
+        peer, info = request.peer, request.info
         if not _can_tell(authenticator, peer) and (info.is_resource_request or info.path not in open_paths):
             raise ServiceUnavailable("the server does not know yet which callers to trust", retry_after_seconds=1)
         peer = peer or _NO_PEER
         try:
-            request[USER] = await authenticator.authenticate(
+            request.user = await authenticator.authenticate(
                 peer_certificate=peer.certificate, headers=request.headers, intermediates=peer.intermediates
             )
         except Unauthenticated as error:
-            _log.info("unable to authenticate the request: %s", error, extra=values(audit_ID=request[AUDIT_ID]))
+            _log.info("unable to authenticate the request: %s", error, extra=values(audit_ID=request.audit_id))
             raise Unauthorized from error
         except ForeignPage as error:
-            _log.info("refused: %s", error, extra=values(audit_ID=request[AUDIT_ID]))
+            _log.info("refused: %s", error, extra=values(audit_ID=request.audit_id))
             raise Forbidden(_FOREIGN_PAGE) from error
         if impersonation_requested(request.headers):
             raise Forbidden("impersonation is not supported here: send the request through kube-apiserver")
@@ -210,12 +195,12 @@ def _can_tell(authenticator: Authenticator, peer: Peer | None) -> bool:
 def authorizing(authorizer: Authorizer) -> Filter:
     """Let pass what the caller may do, and refuse the rest with 403. A failing review is never an allowance."""
 
-    async def authorize(request: web.BaseRequest, handler: Handler) -> web.StreamResponse:
-        attributes = _attributes(request[INFO], request[USER])
+    async def authorize(request: Request, handler: Handler) -> Response:
+        attributes = _attributes(request.info, request.user)
         try:
             verdict = await authorizer.authorize(attributes)
         except AuthorizationError as error:
-            _log.warning("%s", error, extra=values(audit_ID=request[AUDIT_ID]))
+            _log.warning("%s", error, extra=values(audit_ID=request.audit_id))
             return respond_text(f'Internal Server Error: "{request.path_qs}": {error}\n', 500)
         if verdict.decision is Decision.ALLOW:
             return await handler(request)
@@ -227,7 +212,7 @@ def authorizing(authorizer: Authorizer) -> Filter:
     return authorize
 
 
-def _peer(request: web.BaseRequest) -> Peer | None:
+def _peer(request: Request) -> Peer | None:
     """What the client showed of itself, or None where the connection is plain or gone."""
     connection: ssl.SSLObject | None = request.transport.get_extra_info("ssl_object") if request.transport else None
     return None if connection is None else peer_of(connection)

@@ -7,14 +7,14 @@ import platform
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
-from aiohttp import web
-
+from apiserver.serving.answers import Answer
 from apiserver.serving.discovery import AGGREGATED_TYPE, Discovery, wants_aggregated
 from apiserver.serving.documents import Documents, answer_document
 from apiserver.serving.health import Health
 from apiserver.serving.negotiation import Representation, negotiate
 from apiserver.serving.reading import Reading
 from apiserver.serving.request_info import RequestInfo
+from apiserver.serving.requests import Request, Response
 from apiserver.serving.resources import GroupVersion
 from apiserver.serving.responses import JSON_REPRESENTATION, respond, respond_text
 from apiserver.serving.status import MethodNotAllowed, ServiceUnavailable
@@ -56,7 +56,7 @@ class Handlers:
         self._documents = documents or {}
         self._reading = Reading(served, self.traffic)
 
-    async def answer(self, request: web.BaseRequest, info: RequestInfo) -> web.StreamResponse:
+    async def answer(self, request: Request, info: RequestInfo) -> Response:
         """Answer one authorized request.
 
         Raises:
@@ -67,7 +67,7 @@ class Handlers:
         if self._metrics is not None and info.path == _METRICS:
             if request.method != "GET":
                 raise MethodNotAllowed
-            return web.Response(body=await self._metrics(), headers={"Content-Type": _METRICS_TYPE})
+            return Answer(body=await self._metrics(), headers={"Content-Type": _METRICS_TYPE})
         document = answer_document(self._documents, request, info.path)
         return self._other_request(request, info) if document is None else document
 
@@ -75,7 +75,7 @@ class Handlers:
         """End what would go on for ever: the watches."""
         self._reading.close()
 
-    def _other_request(self, request: web.BaseRequest, info: RequestInfo) -> web.Response:
+    def _other_request(self, request: Request, info: RequestInfo) -> Answer:
         path = info.path.rstrip("/")
         group_path = f"/apis/{self._served.group}"
         is_discovery = path in ("/apis", group_path, f"{group_path}/{self._served.version}")
@@ -100,7 +100,7 @@ class Handlers:
             )
         return self._discovery_request(request, path)
 
-    def _discovery_request(self, request: web.BaseRequest, path: str) -> web.Response:
+    def _discovery_request(self, request: Request, path: str) -> Answer:
         accept = request.headers.get("Accept", "")
         if path == "/apis" and wants_aggregated(accept):
             return self._aggregated_discovery(request)
@@ -113,10 +113,10 @@ class Handlers:
             document = self._discovery.resources()
         return respond(request, document, Representation(representation.media_type, pretty=representation.pretty))
 
-    def _aggregated_discovery(self, request: web.BaseRequest) -> web.Response:
+    def _aggregated_discovery(self, request: Request) -> Answer:
         headers = {"Etag": self._discovery.aggregated_etag, "Vary": "Accept", "Cache-Control": "public"}
         if request.headers.get("If-None-Match") == self._discovery.aggregated_etag:
-            return web.Response(status=304, headers=headers)
+            return Answer(status=304, headers=headers)
         response = respond(request, self._discovery.aggregated, JSON_REPRESENTATION)
         response.headers.update(headers | {"Content-Type": AGGREGATED_TYPE})
         return response

@@ -9,9 +9,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from aiohttp import web
-
-from apiserver.serving.traffic import ABANDONED, BEGUN
+from apiserver.serving.requests import Request, Response
+from apiserver.serving.traffic import ABANDONED
 
 REQUESTS: Final = 5
 """The level of these lines: below DEBUG."""
@@ -37,9 +36,7 @@ def values(**named: object) -> dict[str, Mapping[str, object]]:
     return {VALUES: {key.replace("_", "-"): value for key, value in named.items()}}
 
 
-def log_request(
-    request: web.BaseRequest, response: web.StreamResponse | None, *, verb: str, audit_id: str, began: float
-) -> None:
+def log_request(request: Request, response: Response | None, *, verb: str, audit_id: str, began: float) -> None:
     """Write the line of a request that is over.
 
     No header is told but these, for one may be a token; nor the value of a parameter that Kubernetes does not know.
@@ -59,7 +56,7 @@ def log_request(
         "userAgent": request.headers.get("User-Agent", "")[:_MAX_LENGTH],
         "audit_ID": audit_id,
         "srcIP": f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) else "",
-        "resp": request.get(BEGUN, ABANDONED) if response is None else response.status,
+        "resp": (request.begun or ABANDONED) if response is None else response.status,
     }
     LOG.log(REQUESTS, "HTTP", extra=values(**named))
 

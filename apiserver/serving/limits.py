@@ -10,17 +10,17 @@ from collections.abc import Callable
 from typing import Final
 
 import orjson
-from aiohttp import web
 
+from apiserver.serving.answers import Answer
 from apiserver.serving.durations import DurationError, parse_duration
 from apiserver.serving.eager import Begun, in_task
-from apiserver.serving.filters import INFO, USER, Filter, Handler
+from apiserver.serving.filters import Filter, Handler
 from apiserver.serving.health import is_health_path
 from apiserver.serving.request_info import RequestInfo
+from apiserver.serving.requests import Request, Response
 from apiserver.serving.responses import respond_text
 from apiserver.serving.status import BadRequest
-from apiserver.serving.traffic import TERMINATED
-from apiserver.serving.users import PRIVILEGED_GROUP, User
+from apiserver.serving.users import PRIVILEGED_GROUP
 
 REQUEST_SECONDS: Final = 60.0
 _BUFFERED_BYTES: Final = 64 * 1024
@@ -46,22 +46,22 @@ def is_long_running(info: RequestInfo) -> bool:
 # Time.
 
 
-async def ending_in_time(request: web.BaseRequest, handler: Handler) -> web.StreamResponse:
+async def ending_in_time(request: Request, handler: Handler) -> Response:
     """Give a request 60 s, or the `timeout` it asks for if that is shorter. Watches have a time of their own.
 
     Raises:
         BadRequest: the timeout cannot be read.
     """
-    if is_long_running(request[INFO]):
+    if is_long_running(request.info):
         return await handler(request)
     seconds = _seconds_for(request)
-    response: web.StreamResponse | None = None
+    response: Response | None = None
 
-    async def answer() -> web.StreamResponse:
+    async def answer() -> Response:
         nonlocal response
         response = await handler(request)
-        if isinstance(response, web.Response) and (response.content_length or 0) > _BUFFERED_BYTES:
-            await _write(request, response)
+        if isinstance(response, Answer) and len(response.body) > _BUFFERED_BYTES:
+            await response.send(request)  # now, while time is measured
         return response
 
     begun = Begun(answer())
@@ -75,21 +75,15 @@ async def ending_in_time(request: web.BaseRequest, handler: Handler) -> web.Stre
     except TimeoutError:
         if not limit.expired():
             raise
-    request[TERMINATED] = 504
-    if response is None or not response.prepared:
+    request.terminated = 504
+    if response is None or not (response.is_sent if isinstance(response, Answer) else response.prepared):
         return _timed_out()
     if request.transport is not None:
         request.transport.abort()  # the client sees a broken answer, not a short one
     return response
 
 
-async def _write(request: web.BaseRequest, response: web.Response) -> None:
-    """Write an answer now, while time is measured; the framework would do so later, for ever."""
-    await response.prepare(request)
-    await response.write_eof()
-
-
-def _seconds_for(request: web.BaseRequest) -> float:
+def _seconds_for(request: Request) -> float:
     text = request.query.get("timeout", "") if request.query_string else ""
     if not text:
         return REQUEST_SECONDS
@@ -100,9 +94,9 @@ def _seconds_for(request: web.BaseRequest) -> float:
     return seconds if 0 < seconds < REQUEST_SECONDS else REQUEST_SECONDS
 
 
-def _timed_out() -> web.Response:
+def _timed_out() -> Answer:
     headers = {"Content-Type": "text/plain; charset=utf-8"}  # what Go guesses from the body, for want of a header
-    return web.Response(status=504, body=orjson.dumps(_TIMED_OUT) + b"\n", headers=headers)
+    return Answer(status=504, body=orjson.dumps(_TIMED_OUT) + b"\n", headers=headers)
 
 
 # Number.
@@ -186,15 +180,15 @@ def limiting(inflight: Inflight) -> Filter:
     Health is not either, unlike upstream: a server that is only busy must not be killed for it.
     """
 
-    async def limit(request: web.BaseRequest, handler: Handler) -> web.StreamResponse:
-        info = request[INFO]
+    async def limit(request: Request, handler: Handler) -> Response:
+        info = request.info
         if is_long_running(info) or is_health_path(info.path):
             return await handler(request)
         reads = info.verb in _READ_ONLY_VERBS
         if not inflight.has_room(reads=reads):
-            user: User | None = request.get(USER)
+            user = request.user
             if user is None or PRIVILEGED_GROUP not in user.groups:
-                request[TERMINATED] = 429
+                request.terminated = 429
                 return _too_many()
             return await handler(request)
         inflight.count(1, reads=reads)
@@ -206,7 +200,7 @@ def limiting(inflight: Inflight) -> Filter:
     return limit
 
 
-def _too_many() -> web.Response:
+def _too_many() -> Answer:
     response = respond_text("Too many requests, please try again later.\n", 429)
     response.headers["Retry-After"] = str(_RETRY_AFTER_SECONDS)
     return response

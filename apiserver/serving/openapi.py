@@ -13,9 +13,10 @@ from email.utils import format_datetime
 from typing import Final
 
 import orjson
-from aiohttp import web
 
+from apiserver.serving.answers import Answer
 from apiserver.serving.negotiation import JSON, parse_accept
+from apiserver.serving.requests import Request
 from apiserver.serving.responses import respond_text
 
 ROOT: Final = "/openapi/"
@@ -40,14 +41,14 @@ class OpenAPI:
         index = {"paths": {f"apis/{api_version}": {"serverRelativeURL": f"{path}?hash={group_version.hash}"}}}
         self._documents = {_V2: _Document(v2, since), _V3: _Document(orjson.dumps(index), since), path: group_version}
 
-    def answer(self, request: web.BaseRequest) -> web.Response:
+    def answer(self, request: Request) -> Answer:
         """Answer a GET."""
         path = request.path.rstrip("/")
         document = self._documents.get(path)
         if document is None:
             return respond_text("404 page not found\n", 404)
         if path != _V3 and not _accepts_json(request):
-            return web.Response(status=406, headers={"Vary": "Accept"})
+            return Answer(status=406, headers={"Vary": "Accept"})
         response = document.response(request)
         if path not in (_V2, _V3) and request.query.get("hash") == document.hash:
             # What the hash names never changes. A wrong one is answered all the same, not to be kept.
@@ -69,18 +70,18 @@ class _Document:
         self._since = since
         self.hash = hashlib.sha512(self._body).hexdigest().upper()
 
-    def response(self, request: web.BaseRequest) -> web.Response:
+    def response(self, request: Request) -> Answer:
         """The document; or that the client has it already."""
         headers = {"Etag": f'"{self.hash}"', "Vary": "Accept, Accept-Encoding"}
         headers["Last-Modified"] = format_datetime(self._since, usegmt=True)
         if self._is_known(request):
-            return web.Response(status=304, headers=headers)
+            return Answer(status=304, headers=headers)
         headers["Content-Type"] = JSON
         if _accepts_gzip(request):
-            return web.Response(body=self._compressed, headers={**headers, "Content-Encoding": "gzip"})
-        return web.Response(body=self._body, headers=headers)
+            return Answer(body=self._compressed, headers={**headers, "Content-Encoding": "gzip"})
+        return Answer(body=self._body, headers=headers)
 
-    def _is_known(self, request: web.BaseRequest) -> bool:
+    def _is_known(self, request: Request) -> bool:
         """Whether the client has the document; its entity tag goes before its date, as RFC 9110 has it."""
         tags = request.if_none_match
         if tags is not None:
@@ -116,10 +117,10 @@ def _references(value: object) -> Iterator[str]:
             yield from _references(inner)
 
 
-def _accepts_json(request: web.BaseRequest) -> bool:
+def _accepts_json(request: Request) -> bool:
     return any(clause.matches(JSON) for clause in parse_accept(request.headers.get("Accept") or "*/*"))
 
 
-def _accepts_gzip(request: web.BaseRequest) -> bool:
+def _accepts_gzip(request: Request) -> bool:
     codings = (token.partition(";") for token in request.headers.get("Accept-Encoding", "").split(","))
     return any(name.strip() == "gzip" and weight.replace(" ", "") != "q=0" for name, _, weight in codings)

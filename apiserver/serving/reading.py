@@ -15,13 +15,13 @@ from functools import partial as bind
 from typing import Final
 
 import orjson
-from aiohttp import web
 
 from apiserver.serving.eager import in_task
 from apiserver.serving.negotiation import JSON, META_GROUP, PARTIAL, PARTIAL_LIST, TABLE, Representation, negotiate
 from apiserver.serving.options import GET_OPTIONS, read_options
 from apiserver.serving.pages import Page, read_page
 from apiserver.serving.request_info import RequestInfo, is_true_like
+from apiserver.serving.requests import Request, Response
 from apiserver.serving.resources import Document, GroupVersion, Resource, Subresource
 from apiserver.serving.responses import respond
 from apiserver.serving.selectors import METADATA_FIELDS, Selection, make_selection
@@ -56,7 +56,7 @@ class Reading:
         # One thread, whatever is asked for: the loop then never waits for more than one other to give way.
         self._writer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="writer")
 
-    async def answer(self, request: web.BaseRequest, info: RequestInfo) -> web.StreamResponse:
+    async def answer(self, request: Request, info: RequestInfo) -> Response:
         """Answer one authorized request.
 
         Raises:
@@ -89,7 +89,7 @@ class Reading:
         for resource in self._served.resources:
             resource.store.wake()
 
-    async def _get(self, request: web.BaseRequest, info: RequestInfo, resource: Resource) -> web.StreamResponse:
+    async def _get(self, request: Request, info: RequestInfo, resource: Resource) -> Response:
         representation = negotiate(request.headers.get("Accept", ""))
         async with resource.store.open(info.namespace) as store:
             await self._wait_for_version(request, store)
@@ -101,8 +101,8 @@ class Reading:
         return respond(request, found.body + b"\n", representation)
 
     async def _get_subresource(
-        self, request: web.BaseRequest, info: RequestInfo, resource: Resource, subresource: Subresource
-    ) -> web.StreamResponse:
+        self, request: Request, info: RequestInfo, resource: Resource, subresource: Subresource
+    ) -> Response:
         representation = negotiate(request.headers.get("Accept", ""))
         async with resource.store.open(info.namespace) as store:
             await self._wait_for_version(request, store)
@@ -131,16 +131,14 @@ class Reading:
         finally:
             self._running[name] -= 1
 
-    def _represent(
-        self, request: web.BaseRequest, found: Document, layout: Layout, representation: Representation
-    ) -> web.StreamResponse:
+    def _represent(self, request: Request, found: Document, layout: Layout, representation: Representation) -> Response:
         if representation.convert_to:
             return self._converted(request, found.object, layout, representation)
         if representation.media_type == JSON:
             return respond(request, found.body, representation)
         return respond(request, found.object, representation)
 
-    async def _wait_for_version(self, request: web.BaseRequest, store: ResourceStore) -> None:
+    async def _wait_for_version(self, request: Request, store: ResourceStore) -> None:
         """A version asked of one object is the oldest that will do."""
         if not request.query_string:
             return
@@ -150,7 +148,7 @@ class Reading:
         options = read_options({"resourceVersion": version}, watch=False)
         await store.wait_until_fresh(options.resource_version)
 
-    async def _list(self, request: web.BaseRequest, info: RequestInfo, resource: Resource) -> web.StreamResponse:
+    async def _list(self, request: Request, info: RequestInfo, resource: Resource) -> Response:
         representation = negotiate(request.headers.get("Accept", ""))
         options = read_options(request.query, watch=False)
         selection = self._selection(request.query, resource)
@@ -170,7 +168,7 @@ class Reading:
         kind = f"{self._served.api_version}, Kind={resource.kind}List"
         raise NotAcceptable(f"you requested PartialObjectMetadata, but the requested object is a list ({kind})")
 
-    async def _watch(self, request: web.BaseRequest, info: RequestInfo, resource: Resource) -> web.StreamResponse:
+    async def _watch(self, request: Request, info: RequestInfo, resource: Resource) -> Response:
         representation = negotiate(request.headers.get("Accept", ""), stream=True)
         options = read_options(request.query, watch=True)
         selection = self._selection(request.query, resource)
@@ -195,9 +193,7 @@ class Reading:
         getters = {**METADATA_FIELDS, **resource.fields}
         return make_selection(query.get("labelSelector", ""), query.get("fieldSelector", ""), getters)
 
-    def _converted(
-        self, request: web.BaseRequest, found: Object, layout: Layout, representation: Representation
-    ) -> web.StreamResponse:
+    def _converted(self, request: Request, found: Object, layout: Layout, representation: Representation) -> Response:
         if representation.convert_to == PARTIAL_LIST:
             kind = f"{self._served.api_version}, Kind={found['kind']}"
             raise NotAcceptable(
@@ -210,12 +206,12 @@ class Reading:
 
     def _table(
         self,
-        request: web.BaseRequest,
+        request: Request,
         items: list[Object],
         layout: Layout,
         metadata: Object,
         representation: Representation,
-    ) -> web.StreamResponse:
+    ) -> Response:
         table = make_table(
             layout,
             items,

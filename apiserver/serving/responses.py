@@ -9,9 +9,10 @@ from typing import Any, Final
 
 import orjson
 import yaml
-from aiohttp import web
 
+from apiserver.serving.answers import Answer
 from apiserver.serving.negotiation import JSON, YAML, Representation, negotiate, wants_pretty
+from apiserver.serving.requests import Request
 from apiserver.serving.status import NotAcceptable, StatusError
 
 _GZIP_THRESHOLD: Final = 128 * 1024
@@ -21,8 +22,8 @@ _PLAIN: Final = "text/plain; charset=utf-8"
 
 
 def respond(
-    request: web.BaseRequest, content: bytes | Mapping[str, Any], representation: Representation, *, status: int = 200
-) -> web.Response:
+    request: Request, content: bytes | Mapping[str, Any], representation: Representation, *, status: int = 200
+) -> Answer:
     """Answer with one object.
 
     Args:
@@ -32,20 +33,20 @@ def respond(
         status: HTTP status.
     """
     body = _encode(content, representation, request)
-    response = web.Response(status=status, body=body, headers={"Content-Type": representation.media_type})
+    response = Answer(status=status, body=body, headers={"Content-Type": representation.media_type})
     if len(body) > _GZIP_THRESHOLD and _accepts_gzip(request):
         response.body = gzip.compress(body, _GZIP_LEVEL, mtime=0)
         response.headers.update({"Content-Encoding": "gzip", "Vary": "Accept-Encoding"})
     return response
 
 
-def respond_text(text: str, status: int = 200) -> web.Response:
+def respond_text(text: str, status: int = 200) -> Answer:
     """Answer in plain text, as health endpoints and refusals before the API do."""
     headers = {"Content-Type": _PLAIN, "X-Content-Type-Options": "nosniff"}
-    return web.Response(status=status, body=text.encode(), headers=headers)
+    return Answer(status=status, body=text.encode(), headers=headers)
 
 
-def respond_status(request: web.BaseRequest, error: StatusError) -> web.Response:
+def respond_status(request: Request, error: StatusError) -> Answer:
     """Answer with the Status of a failure; in JSON when nothing else was agreed on."""
     try:
         agreed = negotiate(request.headers.get("Accept", ""))
@@ -58,12 +59,12 @@ def respond_status(request: web.BaseRequest, error: StatusError) -> web.Response
     return response
 
 
-def _accepts_gzip(request: web.BaseRequest) -> bool:
+def _accepts_gzip(request: Request) -> bool:
     """By the word alone, as objects are compressed upstream; for OpenAPI documents weights count too."""
     return "gzip" in (token.strip() for token in request.headers.get("Accept-Encoding", "").split(","))
 
 
-def _encode(content: bytes | Mapping[str, Any], representation: Representation, request: web.BaseRequest) -> bytes:
+def _encode(content: bytes | Mapping[str, Any], representation: Representation, request: Request) -> bytes:
     pretty = wants_pretty(representation, request.query, request.headers.get("User-Agent", ""))
     if representation.media_type == YAML:
         tree = orjson.loads(content) if isinstance(content, bytes) else content

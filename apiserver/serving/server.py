@@ -2,19 +2,20 @@
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from typing import Final, cast
 
 from aiohttp import StreamReader, web
 from aiohttp.abc import AbstractStreamWriter
 from aiohttp.http import RawRequestMessage
 
 from apiserver.serving.connections import HEAD_SECONDS, Connection
-from apiserver.serving.filters import INFO, Filter, Handler, answering, measuring, set_headers
+from apiserver.serving.filters import Filter, Handler, answering, measuring
 from apiserver.serving.handlers import Handlers
+from apiserver.serving.requests import Request, Response
 from apiserver.serving.shutdown import DRAIN_SECONDS, Shutdown
 
 _BACKLOG: Final = 1024
@@ -39,8 +40,9 @@ class App:
         Not an aiohttp Application: its router and signals take a fifth of the time of a short answer, and there is one
         route.
         """
+        answer = cast("Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]", self.answer)
         # A watch ends when its client leaves, not when it next has something to say.
-        return web.Server(self.answer, request_factory=_make_request, handler_cancellation=True)
+        return _Server(answer, request_factory=_make_request, handler_cancellation=True)
 
 
 def make_app(handlers: Handlers, filters: Sequence[Filter], shutdown: Shutdown | None = None) -> App:
@@ -52,11 +54,18 @@ def make_app(handlers: Handlers, filters: Sequence[Filter], shutdown: Shutdown |
         shutdown: says when only what was let in is still answered.
     """
 
-    async def answer(request: web.BaseRequest) -> web.StreamResponse:
-        return await handlers.answer(request, request[INFO])
+    async def answer(request: Request) -> Response:
+        return await handlers.answer(request, request.info)
 
     outermost = [measuring(handlers.traffic), answering(shutdown or Shutdown())]
     return App(through([*outermost, *filters], answer), handlers.close)
+
+
+class _Server(web.Server):
+    """Makes the connections."""
+
+    def __call__(self) -> Connection:
+        return Connection(self, loop=asyncio.get_running_loop(), head_seconds=HEAD_SECONDS)
 
 
 def through(filters: Sequence[Filter], handler: Handler) -> Handler:
@@ -66,21 +75,14 @@ def through(filters: Sequence[Filter], handler: Handler) -> Handler:
     return handler
 
 
-class _Request(web.BaseRequest):
-    """A request whose answer gets its headers when it is begun, be it short or a stream."""
-
-    async def _prepare_hook(self, response: web.StreamResponse) -> None:
-        set_headers(self, response)
-
-
 def _make_request(
     message: RawRequestMessage,
     payload: StreamReader,
     connection: web.RequestHandler,
     writer: AbstractStreamWriter,
     task: asyncio.Task[None],
-) -> _Request:
-    return _Request(message, payload, connection, writer, task, task.get_loop())
+) -> Request:
+    return Request(message, payload, connection, writer, task, task.get_loop())
 
 
 @asynccontextmanager
@@ -98,7 +100,7 @@ async def listening(app: App, *, address: str, port: int, tls: ssl.SSLContext | 
     loop = asyncio.get_running_loop()
     server = app.make_server()
     listener = await loop.create_server(
-        lambda: Connection(server, loop=loop, head_seconds=HEAD_SECONDS),
+        server,
         address,
         port,
         ssl=tls,

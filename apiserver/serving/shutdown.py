@@ -6,8 +6,8 @@ Source: apiserver pkg/server/genericapiserver.go and pkg/server/filters/waitgrou
 import asyncio
 from typing import Final
 
-from aiohttp import web
-
+from apiserver.serving.answers import Answer
+from apiserver.serving.requests import Request
 from apiserver.serving.responses import JSON_REPRESENTATION, respond
 from apiserver.serving.status import ServiceUnavailable
 
@@ -40,7 +40,7 @@ class Shutdown:
         return "process is shutting down" if self._begun.is_set() else None
 
 
-def refuse_late(request: web.BaseRequest) -> web.Response:
+def refuse_late(request: Request) -> Answer:
     """Answer what comes when the listener is closed: another server may have time."""
     body = ServiceUnavailable("apiserver is shutting down").body()
     response = respond(request, body, JSON_REPRESENTATION, status=503)

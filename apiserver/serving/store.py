@@ -4,6 +4,7 @@ import asyncio
 import hashlib
 import math
 import time
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
@@ -23,6 +24,9 @@ FRESH_SECONDS: Final = 3
 
 _FRESH_POLL_SECONDS: Final = 0.05
 _MARK_SECONDS: Final = 1
+_WOKEN_AT_ONCE: Final = 32
+"""How many of those who watch are told before somebody else has a turn."""
+
 RETRY_SECONDS: Final = 0.1
 """Between two looks whether a true answer can be given."""
 
@@ -114,7 +118,7 @@ class ResourceStore:
         self._advanced = -math.inf
         self.watchers = 0
         self._flush: asyncio.TimerHandle | None = None
-        self._news = asyncio.Event()
+        self._waiting: dict[asyncio.Future[None], None] = {}
         self._opened = nullcontext(self)  # one for all requests: it holds nothing
 
     # What it is told.
@@ -270,15 +274,23 @@ class ResourceStore:
         finally:
             self.watchers -= 1
 
-    @property
-    def news(self) -> asyncio.Event:
-        """Set with the next change. Take it before looking for changes, so that none is missed in between."""
-        return self._news
+    async def news(self, waiter: asyncio.Future[None]) -> None:
+        """Wait until something changes. Nothing that changes after the last look is missed, if that is the last await.
+
+        Args:
+            waiter: done when there is news; whoever else makes it so ends the waiting too.
+        """
+        self._waiting[waiter] = None
+        try:
+            await waiter
+        finally:
+            self._waiting.pop(waiter, None)
 
     def wake(self) -> None:
         """Make everybody look who waits for news."""
-        self._news.set()
-        self._news = asyncio.Event()
+        if self._waiting:
+            waiting, self._waiting = self._waiting, {}
+            _wake(deque(waiting))
 
     def _update(self) -> History:
         """Bring the store up to date, and begin the history with the first complete state."""
@@ -330,6 +342,16 @@ class Stores(Protocol):
 
     def wake(self) -> None:
         """Make everybody look who waits for news."""
+
+
+def _wake(waiting: deque[asyncio.Future[None]]) -> None:
+    """Wake some now, and the others after what else has come in by then: readers need not wait for all who watch."""
+    for _ in range(min(_WOKEN_AT_ONCE, len(waiting))):
+        waiter = waiting.popleft()
+        if not waiter.done():
+            waiter.set_result(None)
+    if waiting:
+        asyncio.get_running_loop().call_soon(_wake, waiting)
 
 
 def at_version(key: Key, content: Mapping[str, Any], version: int, *, lean: bool) -> Stored:

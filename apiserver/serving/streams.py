@@ -13,13 +13,12 @@ from typing import Any, Final
 import orjson
 from aiohttp import WSMsgType, web
 
+from apiserver.serving.answers import WRITE_SECONDS, Stream
 from apiserver.serving.negotiation import JSON, TABLE, Representation
+from apiserver.serving.requests import Request, Response
 from apiserver.serving.tables import INCLUDE_METADATA, INCLUDE_NONE, Layout, make_table, partial
 from apiserver.serving.traffic import WatchCount
 from apiserver.serving.watching import BOOKMARK, ERROR, INITIAL_EVENTS_END, Event
-
-_WRITE_SECONDS: Final = 60
-"""For how long a client may take nothing before it is let go; what waits for it is bounded by the write buffer."""
 
 _EVENTS_AT_ONCE: Final = 500
 """How many events are encoded and written together; the first batch of a watch may hold a whole large collection."""
@@ -72,8 +71,8 @@ class Encoder:
 
 
 async def write_stream(
-    request: web.BaseRequest, batches: AsyncGenerator[Sequence[Event], None], encoder: Encoder, count: WatchCount
-) -> web.StreamResponse:
+    request: Request, batches: AsyncGenerator[Sequence[Event], None], encoder: Encoder, count: WatchCount
+) -> Response:
     """Write the events to the client until they end or the client leaves.
 
     Raises:
@@ -83,36 +82,32 @@ async def write_stream(
         first = await anext(batches)
         if _is_websocket(request):
             return await _write_websocket(request, first, batches, encoder, count)
-        response = web.StreamResponse(headers={"Content-Type": JSON})
-        response.enable_chunked_encoding()
-        await response.prepare(request)
-        with count.open(response.status), suppress(ConnectionError, TimeoutError):
-            await _write_lines(response, first, encoder, count)
+        stream = Stream({"Content-Type": JSON})
+        await stream.begin(request)
+        with count.open(stream.status), suppress(ConnectionError, TimeoutError):
+            await _write_lines(stream, first, encoder, count)
             async for batch in batches:
-                await _write_lines(response, batch, encoder, count)
-            await response.write_eof()
-        return response
+                await _write_lines(stream, batch, encoder, count)
+            await stream.end()
+        return stream
 
 
-async def _write_lines(
-    response: web.StreamResponse, batch: Sequence[Event], encoder: Encoder, count: WatchCount
-) -> None:
+async def _write_lines(stream: Stream, batch: Sequence[Event], encoder: Encoder, count: WatchCount) -> None:
     for start in range(0, len(batch), _EVENTS_AT_ONCE):
         part = batch[start : start + _EVENTS_AT_ONCE]
-        async with asyncio.timeout(_WRITE_SECONDS):
-            await response.write(b"".join(map(encoder.encode, part)))
+        await stream.write(b"".join(map(encoder.encode, part)))
         count.sent(len(part))
         if start + _EVENTS_AT_ONCE < len(batch):
             await asyncio.sleep(0)  # a write that finds room gives nobody else a turn
 
 
-def _is_websocket(request: web.BaseRequest) -> bool:
+def _is_websocket(request: Request) -> bool:
     tokens = [token.strip().lower() for token in request.headers.get("Connection", "").split(",")]
     return "upgrade" in tokens and request.headers.get("Upgrade", "").lower() == "websocket"
 
 
 async def _write_websocket(
-    request: web.BaseRequest,
+    request: Request,
     first: Sequence[Event],
     batches: AsyncIterator[Sequence[Event]],
     encoder: Encoder,
@@ -142,7 +137,7 @@ async def _write_messages(
     batch = first
     while True:
         for event in batch:
-            async with asyncio.timeout(_WRITE_SECONDS):
+            async with asyncio.timeout(WRITE_SECONDS):
                 await socket.send_str(encoder.encode(event).decode())
             count.sent(1)
         try:

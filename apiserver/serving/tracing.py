@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from aiohttp import web
 from opentelemetry.context import Context
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.resources import OTELResourceDetector, Resource
@@ -20,11 +19,11 @@ from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ParentBased, Sampler
 from opentelemetry.trace import Link, NonRecordingSpan, Span, SpanKind, StatusCode, Tracer, get_current_span, use_span
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from apiserver.serving.filters import AUDIT_ID, INFO, USER, Filter, Handler
+from apiserver.serving.filters import Filter, Handler
 from apiserver.serving.httplog import told_uri
 from apiserver.serving.request_info import RequestInfo
+from apiserver.serving.requests import Request, Response
 from apiserver.serving.status import StatusError
-from apiserver.serving.traffic import BEGUN
 
 BELIEVED: Final = frozenset({"system:masters", "system:monitoring"})
 """Source: notSystemPrivilegedGroup."""
@@ -59,7 +58,7 @@ def tracing(tracer: Tracer) -> Filter:
     """Make a span of each request, in the trace of its caller; a watch's ends with the watch."""
     propagator = TraceContextTextMapPropagator()
 
-    async def trace(request: web.BaseRequest, handler: Handler) -> web.StreamResponse:
+    async def trace(request: Request, handler: Handler) -> Response:
         carrier = {key: request.headers[key] for key in ("traceparent", "tracestate") if key in request.headers}
         told = propagator.extract(carrier, context=Context())
         links = []
@@ -83,24 +82,24 @@ def tracing(tracer: Tracer) -> Filter:
                 code = response.status
                 return response
             finally:
-                _describe(span, request, request.get(BEGUN, code))
+                _describe(span, request, request.begun or code)
 
     return trace
 
 
-def _is_believed(request: web.BaseRequest) -> bool:
+def _is_believed(request: Request) -> bool:
     """Whether the trace of a request goes on here. On loopback nobody is authenticated: it is the person's own."""
-    user = request.get(USER)
+    user = request.user
     return user is None or not BELIEVED.isdisjoint(user.groups)
 
 
-def _describe(span: Span, request: web.BaseRequest, code: int) -> None:
+def _describe(span: Span, request: Request, code: int) -> None:
     """Name a span, and say of it what the log may say."""
-    info = request[INFO]
+    info = request.info
     span.update_name(f"{request.method} {_route(info)}" if info.is_resource_request else request.method)
     uri = told_uri(request.raw_path)
     path, _, query = uri.partition("?")
-    span.set_attributes({"http.request.method": request.method, "url.path": path, "audit-id": request[AUDIT_ID]})
+    span.set_attributes({"http.request.method": request.method, "url.path": path, "audit-id": request.audit_id})
     if query:
         span.set_attribute("url.query", query)
     if "User-Agent" in request.headers:

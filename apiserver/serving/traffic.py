@@ -12,17 +12,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final, NamedTuple
 
-from aiohttp import web
-
+from apiserver.serving.answers import Answer
 from apiserver.serving.health import ENDPOINTS
 from apiserver.serving.request_info import RequestInfo
+from apiserver.serving.requests import Request, Response
 from apiserver.serving.resources import GroupVersion
-
-TERMINATED: Final = web.RequestKey("terminated", int)
-"""Set on a request that the server ended in self-defence: the HTTP status that says so."""
-
-BEGUN: Final = web.RequestKey("begun", int)
-"""Set on a watch that began: its HTTP status, which counts also if the client leaves it."""
 
 ABANDONED: Final = 0
 """The code of a request whose client left before there was an answer."""
@@ -40,7 +34,6 @@ _METHODS: Final = frozenset(
     "APPLY CONNECT CREATE DELETE DELETECOLLECTION GET LIST PATCH POST PROXY PUT UPDATE WATCH".split()  # noqa: SIM905
 )
 _SIZED: Final = ("GET", "LIST")
-_TERMINATIONS: Final = (429, 504)
 _OTHER: Final = "other"
 _NAMED_PATHS: Final = frozenset(("/apis", *(f"/{endpoint}" for endpoint in ENDPOINTS)))
 """What is no resource and yet stands in the label `subresource`, as upstream has it."""
@@ -158,9 +151,7 @@ class Traffic:
             self._known[key] = route, figures
         return route, figures
 
-    def count(
-        self, request: web.BaseRequest, info: RequestInfo, response: web.StreamResponse | None, took: float
-    ) -> None:
+    def count(self, request: Request, info: RequestInfo, response: Response | None, took: float) -> None:
         """Count one request that is over.
 
         Args:
@@ -174,16 +165,15 @@ class Traffic:
             method = "APPLY"
         route, figures = self.of(method, info)
         dry_run = _dry_run(request) if "dryRun" in request.raw_path else ""
-        code = request.get(BEGUN, ABANDONED) if response is None else response.status
+        code = (request.begun or ABANDONED) if response is None else response.status
         figures.codes[dry_run, code] += 1
         figures.durations[dry_run].observe(took)
-        if isinstance(response, web.Response) and route.verb in _SIZED:
-            body = response.body
-            figures.sizes.observe(len(body) if isinstance(body, bytes) else 0)
-        if _may_be_terminated(request, code) and TERMINATED in request:
-            figures.terminations[request[TERMINATED]] += 1
+        if isinstance(response, Answer) and route.verb in _SIZED:
+            figures.sizes.observe(len(response.body))
+        if request.terminated is not None:
+            figures.terminations[request.terminated] += 1
 
-    def watch(self, request: web.BaseRequest, info: RequestInfo) -> "WatchCount":
+    def watch(self, request: Request, info: RequestInfo) -> "WatchCount":
         """What counts a watch that is about to begin."""
         return WatchCount(self, request, info)
 
@@ -213,7 +203,7 @@ class WatchCount:
         info: what it asks for.
     """
 
-    def __init__(self, traffic: Traffic, request: web.BaseRequest, info: RequestInfo) -> None:
+    def __init__(self, traffic: Traffic, request: Request, info: RequestInfo) -> None:
         self._events = traffic.events
         self._request = request
         self._route, self._figures = traffic.of(request.method, info)
@@ -221,7 +211,7 @@ class WatchCount:
     @contextmanager
     def open(self, status: int) -> Iterator[None]:
         """Count it as open; the head of the answer is sent, with this HTTP status."""
-        self._request[BEGUN] = status
+        self._request.begun = status
         self._figures.open += 1
         try:
             yield
@@ -231,12 +221,6 @@ class WatchCount:
     def sent(self, events: int) -> None:
         """Count events that were sent."""
         self._events[self._route.resource] += events
-
-
-def _may_be_terminated(request: web.BaseRequest, code: int) -> bool:
-    """Whether it is worth looking: its code says so, or its connection is cut."""
-    transport = request.transport
-    return code in _TERMINATIONS or transport is None or transport.is_closing()
 
 
 def _scope(info: RequestInfo) -> str:
@@ -257,7 +241,7 @@ def _verb(method: str, info: RequestInfo, scope: str) -> str:
     return method if method in _METHODS else _OTHER
 
 
-def _dry_run(request: web.BaseRequest) -> str:
+def _dry_run(request: Request) -> str:
     """Source: cleanDryRun; `All` is the one value there is."""
     values = request.query.getall("dryRun", [])
     return ",".join(sorted(set(values))) if all(value == "All" for value in values) else "invalid"

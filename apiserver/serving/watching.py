@@ -98,10 +98,14 @@ class Watch:
                 yield [Event(ERROR, Expired(message).body())]
                 return
             yield first
-            async for batch in self._follow(position, is_taken_up=is_taken_up):
-                yield batch
+            alarm = _Alarm(self.clock)
+            try:
+                async for batch in self._follow(position, alarm, is_taken_up=is_taken_up):
+                    yield batch
+            finally:
+                alarm.stop()
 
-    async def _follow(self, position: int, *, is_taken_up: bool) -> AsyncIterator[Sequence[Event]]:
+    async def _follow(self, position: int, alarm: "_Alarm", *, is_taken_up: bool) -> AsyncIterator[Sequence[Event]]:
         ends = self.clock() + self.lasts
         bookmark_at = self._next_bookmark(ends)
         is_closing = False
@@ -109,7 +113,6 @@ class Watch:
             is_closing = self.closing.is_set()
             if is_closing and self.options.allow_watch_bookmarks:
                 bookmark_at = -math.inf  # so that another replica can take the watch up from now
-            news = self.store.news
             try:
                 mark = self.store.mark() if self.clock() >= bookmark_at else None
                 changes = self.store.history.since(position)
@@ -125,9 +128,7 @@ class Watch:
                 yield events
                 await self._pause(ends)
             elif not changes and not is_closing:
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(min(ends, bookmark_at) - self.clock()):
-                        await news.wait()
+                await self.store.news(alarm.waiter(min(ends, bookmark_at)))
 
     async def _pause(self, ends: float) -> None:
         """Let changes come together, if the store wants it so."""
@@ -180,6 +181,42 @@ class Watch:
             return math.inf
         now, last = self.clock(), ends - LAST_BOOKMARK_SECONDS
         return min(now + BOOKMARK_SECONDS, last) if now < last else math.inf
+
+
+class _Alarm:
+    """Ends the waiting for news at a time.
+
+    One timer serves until the time is another: to set one for each wait costs more than to write an event.
+
+    Args:
+        clock: seconds that only grow.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._at = math.inf
+        self._timer: asyncio.TimerHandle | None = None
+        self._waiter: asyncio.Future[None] | None = None
+
+    def waiter(self, at: float) -> asyncio.Future[None]:
+        """What is to be waited for: done at a time, or earlier by whoever has news."""
+        loop = asyncio.get_running_loop()
+        if at != self._at:
+            self.stop()
+            self._at, self._timer = at, loop.call_later(max(0, at - self._clock()), self._ring)
+        self._waiter = loop.create_future()
+        return self._waiter
+
+    def stop(self) -> None:
+        """Ring no more."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _ring(self) -> None:
+        self._timer, self._at = None, -math.inf
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
 
 
 def fold(changes: Iterable[Change]) -> list[Change]:

@@ -3,8 +3,8 @@
 import asyncio
 import time
 from types import SimpleNamespace
+from typing import cast
 
-from aiohttp import web
 from aiohttp.test_utils import make_mocked_request
 
 from apiserver.catalog.install import install
@@ -12,9 +12,11 @@ from apiserver.cluster.view import View
 from apiserver.gpu.classes import GPUClass
 from apiserver.gpu.nodes import Node
 from apiserver.measured import Measured
-from apiserver.serving.filters import INFO, Filter, Handler, measuring
+from apiserver.serving.answers import Answer
+from apiserver.serving.filters import Filter, Handler, measuring
 from apiserver.serving.limits import Inflight
 from apiserver.serving.request_info import read_request
+from apiserver.serving.requests import Request, Response
 from apiserver.serving.versions import VersionSource
 
 LIST = "/apis/catalog.cozystack.io/v1alpha1/gpuclasses"
@@ -36,11 +38,12 @@ async def microseconds(path: str, middleware: Filter) -> float:
     """For one request, at the best of some rounds."""
     transport = SimpleNamespace(is_closing=lambda: False, get_extra_info=lambda *_: None)
     protocol = SimpleNamespace(transport=transport, ssl_context=None, peername=None, sockname=None)
-    request = make_mocked_request("GET", path, transport=transport, protocol=protocol)
-    request[INFO] = read_request("GET", request.path, request.query)
-    response = web.Response(body=bytes(3000))
+    request = cast("Request", make_mocked_request("GET", path, transport=transport, protocol=protocol))
+    request.info = read_request("GET", request.path, request.query)
+    request.begun = request.terminated = None
+    response = Answer(body=bytes(3000))
 
-    async def answer(_: web.BaseRequest) -> web.StreamResponse:
+    async def answer(_: Request) -> Response:
         return response
 
     best = float("inf")
@@ -52,7 +55,7 @@ async def microseconds(path: str, middleware: Filter) -> float:
     return best / REQUESTS * 1e6
 
 
-async def nothing(request: web.BaseRequest, handler: Handler) -> web.StreamResponse:
+async def nothing(request: Request, handler: Handler) -> Response:
     """Only hand on."""
     return await handler(request)
 

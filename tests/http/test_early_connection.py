@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
+from apiserver.serving.answers import Answer
 from apiserver.serving.authentication import AuthenticationConfig, Authenticator
 from apiserver.serving.authorization import OpenPaths
 from apiserver.serving.certificates import ServingContext, self_signed
-from apiserver.serving.filters import USER, answering, authenticating
+from apiserver.serving.filters import answering, authenticating
+from apiserver.serving.requests import Request
 from apiserver.serving.server import App, through
 from apiserver.serving.shutdown import Shutdown
 from tests.http.conftest import Cluster
@@ -78,8 +80,9 @@ async def test_open_paths(tmp_path: Path, cluster: Cluster, path: str, status: i
         assert server.asked == []
 
 
-async def _name(request: web.BaseRequest) -> web.Response:
-    return web.Response(text=request[USER].name)
+async def _name(request: Request) -> Answer:
+    assert request.user is not None
+    return Answer(body=request.user.name.encode())
 
 
 async def _ask(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> tuple[int, str, bool]:

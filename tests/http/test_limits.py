@@ -7,17 +7,18 @@ from contextlib import asynccontextmanager, suppress
 
 import aiohttp
 import pytest
-from aiohttp import web
 from aiohttp.pytest_plugin import AiohttpClient
 
 from apiserver.catalog.install import install
 from apiserver.serving import limits, server
+from apiserver.serving.answers import Answer
 from apiserver.serving.authentication import AuthenticationConfig, Authenticator
 from apiserver.serving.authorization import Authorizer
 from apiserver.serving.filters import Handler, authenticating, authorizing, only_loopback
 from apiserver.serving.handlers import Handlers
 from apiserver.serving.health import Health
 from apiserver.serving.limits import Inflight, ending_in_time, limiting
+from apiserver.serving.requests import Request, Response
 from apiserver.serving.server import App, listening, make_app
 from apiserver.serving.users import User
 from apiserver.serving.versions import VersionSource
@@ -189,9 +190,9 @@ async def test_who_does_not_take_the_answer(
 LARGE = 64 * 2**20
 
 
-async def large_answers(request: web.BaseRequest, handler: Handler) -> web.StreamResponse:  # noqa: ARG001 # a filter
+async def large_answers(request: Request, handler: Handler) -> Response:  # noqa: ARG001 # a filter
     """Answer with more than the buffers of a connection hold."""
-    return web.Response(body=bytes(LARGE))
+    return Answer(body=bytes(LARGE))
 
 
 # Connections.

@@ -6,8 +6,6 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from aiohttp import web
-
 from apiserver.catalog.install import install
 from apiserver.cluster.view import View
 from apiserver.gpu.classes import parse_class
@@ -16,6 +14,7 @@ from apiserver.gpu.pods import Pod
 from apiserver.serving.filters import only_loopback
 from apiserver.serving.handlers import Handlers
 from apiserver.serving.health import Health
+from apiserver.serving.requests import Request, Response
 from apiserver.serving.server import App, listening, make_app
 from apiserver.serving.versions import VersionSource
 from apiserver.ui import PATH, make_page
@@ -83,7 +82,7 @@ class Stage:
         served = install(self.view, VersionSource(lambda: self.now), lambda: self.unsynced)
         return make_app(Handlers(served, Health(), "0.1.0", documents={PATH: make_page()}), [only_loopback])
 
-    async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
+    async def _answer(self, request: Request) -> Response:
         self.asked.append(request.path_qs)
         await self.going.wait()
         assert self._app is not None

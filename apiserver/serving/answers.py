@@ -1,0 +1,175 @@
+"""An answer that is whole before it is sent.
+
+The framework's own response would be built in steps that a short answer takes as long for as for everything else; it
+stays for what is sent bit by bit.
+"""
+
+import asyncio
+import time
+from email.utils import formatdate
+from functools import lru_cache
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from apiserver.serving.requests import Request
+
+NOT_CACHED: Final = "no-cache, private"
+"""The Cache-Control of every answer that does not say otherwise."""
+WRITE_SECONDS: Final = 60
+"""For how long a client may take nothing before it is let go; what waits for it is bounded by the write buffer."""
+_JOINED_BYTES: Final = 64 * 1024
+"""Bodies up to this are copied behind their head, which costs less than a TLS record more."""
+_WITHOUT_BODY: Final = (204, 304)
+
+
+class Answer:
+    """An answer.
+
+    Args:
+        status: HTTP status.
+        body: what is answered; not sent to HEAD.
+        headers: each name in one spelling; Audit-Id, Cache-Control, Content-Length and Date are added. They and their
+            values are the server's own words, never a client's.
+
+    Attributes:
+        keep_alive: whether the connection stays open; known once it is sent.
+        is_sent: whether it is on its way.
+        closes: whether it is the last of its connection.
+    """
+
+    __slots__ = ("body", "closes", "headers", "is_sent", "keep_alive", "status")
+
+    def __init__(self, status: int = 200, body: bytes = b"", headers: dict[str, str] | None = None) -> None:
+        self.status = status
+        self.body = body
+        self.headers = {} if headers is None else headers
+        self.is_sent = False
+        self.keep_alive = self.closes = False
+
+    def force_close(self) -> None:
+        """End the connection with this answer."""
+        self.closes = True
+        self.keep_alive = False
+
+    async def send(self, request: "Request") -> None:
+        """Send it once, and wait until the connection has room again.
+
+        Raises:
+            ConnectionError: the client has left.
+        """
+        if self.is_sent:
+            return
+        transport = request.transport
+        if transport is None or transport.is_closing():
+            raise ConnectionResetError("the client has left")
+        self.is_sent = True
+        self.keep_alive = request.keep_alive and not self.closes
+        head = self._head(request)
+        if request.method == "HEAD":
+            transport.write(head)
+        elif len(self.body) <= _JOINED_BYTES:
+            transport.write(head + self.body)
+        else:
+            transport.writelines((head, self.body))
+        await request.writer.drain()
+
+    def _head(self, request: "Request") -> bytes:
+        """What goes before the body; the caller's version of HTTP is repeated, as the framework does."""
+        headers, version = self.headers, request.version
+        lines = [_status_line(version.major, version.minor, self.status)]
+        if request.audit_id:
+            lines.append(f"Audit-Id: {request.audit_id}")
+        if "Cache-Control" not in headers:
+            lines.append(f"Cache-Control: {NOT_CACHED}")
+        lines += [f"{name}: {value}" for name, value in headers.items()]
+        if self.status not in _WITHOUT_BODY and "Transfer-Encoding" not in headers:
+            lines.append(f"Content-Length: {len(self.body)}")
+        lines.append(_clock.date())
+        if self.keep_alive:
+            if version.minor == 0:
+                lines.append("Connection: keep-alive")
+        elif version.minor:
+            lines.append("Connection: close")
+        return ("\r\n".join(lines) + "\r\n\r\n").encode()
+
+
+class Stream(Answer):
+    """An answer that is sent bit by bit, over HTTP/1.1 in chunks.
+
+    Args:
+        headers: as in Answer, with Transfer-Encoding instead of Content-Length.
+    """
+
+    __slots__ = ("_is_chunked", "_request")
+
+    def __init__(self, headers: dict[str, str]) -> None:
+        super().__init__(headers=headers)
+        self._request: Request | None = None
+        self._is_chunked = False
+
+    async def begin(self, request: "Request") -> None:
+        """Send the head.
+
+        Raises:
+            ConnectionError: the client has left.
+        """
+        self._request, self._is_chunked = request, request.version.minor > 0
+        if self._is_chunked:
+            self.headers["Transfer-Encoding"] = "chunked"
+        else:
+            self.force_close()  # the end of the connection is that of the body
+        await self.send(request)
+
+    async def write(self, data: bytes) -> None:
+        """Send some of the body, and wait until the connection has room again.
+
+        Raises:
+            ConnectionError: the client has left.
+            TimeoutError: it takes nothing; the connection is gone.
+        """
+        request = self._request
+        transport = None if request is None else request.transport
+        if request is None or transport is None or transport.is_closing():
+            raise ConnectionResetError("the client has left")
+        transport.write(b"%x\r\n%b\r\n" % (len(data), data) if self._is_chunked else data)
+        if request.protocol.writing_paused:
+            try:
+                async with asyncio.timeout(WRITE_SECONDS):
+                    await request.writer.drain()
+            except TimeoutError:
+                transport.abort()
+                raise
+
+    async def end(self) -> None:
+        """Send the end of the body.
+
+        Raises:
+            ConnectionError: the client has left.
+            TimeoutError: it takes nothing; the connection is gone.
+        """
+        if self._is_chunked:
+            self._is_chunked = False
+            await self.write(b"0\r\n\r\n")
+
+
+class _Clock:
+    """The Date header, made once a second."""
+
+    def __init__(self) -> None:
+        self._second = -1
+        self._line = ""
+
+    def date(self) -> str:
+        now = int(time.time())
+        if now != self._second:
+            self._second, self._line = now, f"Date: {formatdate(now, usegmt=True)}"
+        return self._line
+
+
+_clock = _Clock()
+
+
+@lru_cache(maxsize=128)
+def _status_line(major: int, minor: int, status: int) -> str:
+    return f"HTTP/{major}.{minor} {status} {HTTPStatus(status).phrase}"
