@@ -21,6 +21,7 @@ BOOKMARK_SECONDS: Final = 5
 CLASSES_PATH: Final = "/apis/cozystack.io/v1alpha1/gpuclasses"
 NODES_PATH: Final = "/api/v1/nodes"
 PODS_PATH: Final = "/api/v1/pods"
+EMPTY_PATHS: Final = ("/api/v1/namespaces", "/api/v1/resourcequotas")
 FIRST_PATH: Final = "/first"
 MARK: Final = "@@@@"
 
@@ -51,13 +52,13 @@ class Replay:
         """Answer any request."""
         if request.path == FIRST_PATH:
             return web.json_response(self._first)
-        if request.path not in (CLASSES_PATH, NODES_PATH, PODS_PATH):
+        if request.path not in (CLASSES_PATH, NODES_PATH, PODS_PATH, *EMPTY_PATHS):
             return web.Response(status=404)
         if "watch" in request.query:
             return await self._watch(request)
         if request.path == NODES_PATH and self._first is None:
             self._first = time.time()
-        if request.query.get("limit") == "1":  # only asked for how new the cluster is
+        if request.path in EMPTY_PATHS or request.query.get("limit") == "1":  # the latter asks how new the cluster is
             return _list(b"", "")
         number = int(request.query.get("continue", "0"))
         if request.path == PODS_PATH:
