@@ -20,6 +20,7 @@ from tests.cluster.processes import free_ports
 PART: Final = 65536
 END_OF_HEAD: Final = b"\r\n\r\n"
 START_SECONDS: Final = 10
+HANDSHAKE_SECONDS: Final = 0.2
 
 
 class Splitter:
@@ -76,6 +77,7 @@ class Splitter:
         self._started.set()
         await self._ending.wait()
         server.close()
+        await asyncio.sleep(HANDSHAKE_SECONDS)  # who is still in a handshake comes to an end, and is refused
         for connection in self._connections:
             connection.cancel()
         await asyncio.gather(*self._connections, return_exceptions=True)
