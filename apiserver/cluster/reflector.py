@@ -19,7 +19,8 @@ from typing import Any, Generic, NoReturn, Protocol, TypeVar
 
 import msgspec
 
-from apiserver.cluster.client import JSON, ClusterError, ClusterUnreachableError, Response, SilenceError, Status
+from apiserver.cluster.client import ClusterError, ClusterUnreachableError, Response, SilenceError, Status
+from apiserver.cluster.collection import JSON, Collection, whole
 from apiserver.cluster.freshness import PROBE_SECONDS, Freshness
 from apiserver.cluster.salvage import split_items, without_nulls
 
@@ -32,9 +33,6 @@ _failures = logging.getLogger(FAILURES)
 T = TypeVar("T")
 
 CHANGES = frozenset({"ADDED", "MODIFIED", "DELETED"})
-METADATA_ONLY = "application/json;as=PartialObjectMetadata{};g=meta.k8s.io;v=v1,application/json"
-"""Accept header for the metadata of objects; the second clause is for a server that knows no such thing."""
-
 MALFORMED = (msgspec.DecodeError, RecursionError)
 """What decoding raises; the second for nesting deeper than Python's stack."""
 
@@ -73,44 +71,6 @@ class Handler(Protocol[T]):
             name: `namespace/name`, or the name alone without a namespace; empty if even that can't be read.
             reason: what is wrong with it.
         """
-
-
-def _whole(decoded: T) -> T:
-    return decoded
-
-
-@dataclass(frozen=True, slots=True)
-class Collection(Generic[T]):
-    """What is listed and watched, and what is kept of each object.
-
-    Attributes:
-        name: for logs and health, for example `pods`.
-        path: for example `/api/v1/pods`.
-        item_type: the msgspec type an object is decoded into.
-        read: what of a decoded object the handler is told; by default the whole of it. It is called page by page, so
-            that a list of many large objects is never in memory as a whole. It raises nothing.
-        field_selector: as Kubernetes writes it; empty for all objects.
-        page_size: objects in one page of a list.
-        metadata_only: whether nothing but the metadata of the objects is asked for.
-    """
-
-    name: str
-    path: str
-    item_type: type[Any]
-    field_selector: str = ""
-    page_size: int = 500
-    read: Callable[[Any], T] = _whole
-    metadata_only: bool = False
-
-    @property
-    def accepts_list(self) -> str:
-        """The Accept header of a list."""
-        return METADATA_ONLY.format("List") if self.metadata_only else JSON
-
-    @property
-    def accepts_watch(self) -> str:
-        """The Accept header of a watch."""
-        return METADATA_ONLY.format("") if self.metadata_only else JSON
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,7 +225,7 @@ class Decoder(Generic[T]):
     An object that does not fit the type costs only itself. Everything else that does not fit raises UnreadableError.
     """
 
-    def __init__(self, item_type: type[Any], read: Callable[[Any], T] = _whole) -> None:
+    def __init__(self, item_type: type[Any], read: Callable[[Any], T] = whole) -> None:
         self._read = read
         self._page: msgspec.json.Decoder[Page[Any]] = msgspec.json.Decoder(GenericAlias(Page, (item_type,)))
         self._event: msgspec.json.Decoder[Event[Any]] = msgspec.json.Decoder(GenericAlias(Event, (item_type,)))

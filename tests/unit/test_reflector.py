@@ -22,9 +22,9 @@ from apiserver.cluster.client import (
     ConnectionLostError,
     Response,
 )
+from apiserver.cluster.collection import Collection
 from apiserver.cluster.reflector import (
     Backoff,
-    Collection,
     Decoder,
     Pace,
     Reflector,
