@@ -11,7 +11,8 @@ from typing import Any, Final
 import msgspec
 
 from apiserver.cluster.client import ClusterClient
-from apiserver.cluster.reflector import Collection, Reflector, Transport
+from apiserver.cluster.collection import Collection
+from apiserver.cluster.reflector import Reflector, Transport
 from apiserver.serving.authentication import AuthenticationConfig, Authenticator
 from apiserver.serving.certificates import ServingContext
 from apiserver.serving.users import User

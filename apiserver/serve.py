@@ -205,8 +205,9 @@ async def _serve_local(settings: Settings, run: _Run) -> None:
     server = listening(app, address=settings.bind_address, port=settings.insecure_port)
 
     async def work() -> None:
-        async with await _connect(settings, clock) as client:
-            await live.run(client)
+        async with await _connect(settings, clock) as client, asyncio.TaskGroup() as group:
+            group.create_task(live.run(client), name="live")
+            group.create_task(settle(live.unsynced), name="garbage")
 
     await _serve_until(run, server, work)
 

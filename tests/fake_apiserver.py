@@ -136,6 +136,7 @@ class FakeApiserver:
     def __init__(self, tls: ssl.SSLContext | None = None, *, host: str = "127.0.0.1", port: int = 0) -> None:
         self.seen: list[Seen] = []
         self.list_faults: deque[Fault | None] = deque()
+        self.sorts_keys = False
         self.watch_faults: deque[Fault | None] = deque()
         self.post_faults: deque[Fault | None] = deque()
         self._objects: dict[str, dict[str, Json]] = {}
@@ -262,7 +263,9 @@ class FakeApiserver:
         if rest[limit:]:
             metadata["continue"] = f"{version}.{len(self._pages)}"
             self._pages[metadata["continue"]] = rest[limit:]
-        return web.json_response({"kind": "List", "metadata": metadata, "items": rest[:limit]})
+        body = {"kind": "List", "metadata": metadata, "items": rest[:limit]}
+        text = json.dumps(dict(sorted(body.items())) if self.sorts_keys else body, separators=(",", ":"))
+        return web.Response(text=text, content_type="application/json")
 
     async def _watch(self, request: web.Request) -> web.StreamResponse:
         response = await begin_stream(request)

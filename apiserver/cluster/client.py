@@ -35,13 +35,13 @@ import msgspec
 import yaml
 from yarl import URL
 
+from apiserver.cluster.collection import JSON
 from apiserver.cluster.sockets import open_socket
 
 logger = logging.getLogger(__name__)
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
-JSON = "application/json"
 
 CONNECT_SECONDS = 4.0
 """Where packets are dropped a SYN is sent again after 1 and 3 s; waiting longer only delays the return."""

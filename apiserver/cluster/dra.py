@@ -9,8 +9,8 @@ from typing import Final
 
 import msgspec
 
+from apiserver.cluster.collection import Collection
 from apiserver.cluster.objects import ObjectMeta
-from apiserver.cluster.reflector import Collection
 
 
 class DeviceClassSpec(msgspec.Struct, rename="camel"):

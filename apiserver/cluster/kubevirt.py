@@ -9,8 +9,8 @@ from typing import Final
 
 import msgspec
 
+from apiserver.cluster.collection import Collection
 from apiserver.cluster.objects import ObjectMeta
-from apiserver.cluster.reflector import Collection
 
 SCHEDULABLE_LABEL: Final = "kubevirt.io/schedulable"
 """The label every virt-launcher selects its node by; virt-handler's heartbeat sets it."""

@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
 
+from apiserver.cluster.collection import Collection
 from apiserver.cluster.dra import DEVICE_CLASSES, DeviceClassObject, mapped_names
 from apiserver.cluster.kubevirt import KUBEVIRTS, KubeVirtObject, permitted_names
 from apiserver.cluster.loads import Load, PodKey
 from apiserver.cluster.namespaces import NAMESPACES, QUOTAS, NamespaceObject, QuotaObject, to_namespace, to_quota
 from apiserver.cluster.objects import NodeObject, PodObject, PodReading, read_pod, to_node
 from apiserver.cluster.optional import Known, OptionalKind
-from apiserver.cluster.reflector import DEFAULT_PACE, Collection, Reflector, Transport
+from apiserver.cluster.reflector import DEFAULT_PACE, Reflector, Transport
 from apiserver.cluster.tenancy import Tenancy
 from apiserver.cluster.view import View
 from apiserver.gpu.classes import GPUClass, parse_class, unreadable_class

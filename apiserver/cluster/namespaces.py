@@ -9,8 +9,8 @@ from typing import Any, Final
 
 import msgspec
 
+from apiserver.cluster.collection import Collection
 from apiserver.cluster.objects import ObjectMeta
-from apiserver.cluster.reflector import Collection
 from apiserver.gpu.quota import Limit, read_limits
 from apiserver.gpu.tenants import Namespace
 

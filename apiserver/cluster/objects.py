@@ -4,8 +4,7 @@ Quantities are taken as they stand (string or number): one that cannot be read m
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -155,9 +154,8 @@ def to_node(raw: NodeObject) -> Node:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class PodReading:
-    """What is kept of one pod.
+class PodReading(NamedTuple):
+    """What is kept of one pod. A plain tuple: one is made for each pod of a cluster and for each of their events.
 
     Attributes:
         key: namespace and name.
@@ -201,11 +199,11 @@ def _plain_compute(raw: PodObject) -> tuple[int, int] | None:
             if resources is None:
                 continue
             declared = requests[container.name] = resources.requests
-            if resources.limits and resources.limits != declared:
-                return None
-            if declared:
-                cpu_milli += parse_milli(declared.get(CPU))
-                memory_milli += parse_milli(declared.get(MEMORY))
+            # The API server copies a limit to the request it lacks; a dump may not have passed it.
+            asked = {**resources.limits, **(declared or {})} if resources.limits else declared
+            if asked:
+                cpu_milli += parse_milli(asked.get(CPU))
+                memory_milli += parse_milli(asked.get(MEMORY))
     except MalformedQuantityError:
         return None
     if _differing(status.container_statuses or (), requests) or _resize_infeasible(status.conditions or ()):
@@ -250,8 +248,12 @@ def _asks_for_devices(spec: PodSpec) -> bool:
         return True
     for container in (*(spec.containers or ()), *(spec.init_containers or ())):
         resources = container.resources
-        if resources is not None and any(map(is_counted, (*(resources.requests or ()), *(resources.limits or ())))):
-            return True
+        if resources is None:
+            continue
+        for quantities in (resources.requests, resources.limits):
+            for name in quantities or ():
+                if is_counted(name):
+                    return True
     return False
 
 

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Final, Generic, Protocol, TypeVar
 
+from apiserver.cluster.collection import Collection
 from apiserver.cluster.objects import ObjectMeta
-from apiserver.cluster.reflector import DEFAULT_PACE, Collection, Pace, Reflector, Transport
+from apiserver.cluster.reflector import DEFAULT_PACE, Pace, Reflector, Transport
 
 POLL_SECONDS: Final = 1
 FAILING_SECONDS: Final = 60

@@ -19,7 +19,8 @@ from typing import Any, Generic, NoReturn, Protocol, TypeVar
 
 import msgspec
 
-from apiserver.cluster.client import JSON, ClusterError, ClusterUnreachableError, Response, SilenceError, Status
+from apiserver.cluster.client import ClusterError, ClusterUnreachableError, Response, SilenceError, Status
+from apiserver.cluster.collection import JSON, Collection, whole
 from apiserver.cluster.freshness import PROBE_SECONDS, Freshness
 from apiserver.cluster.salvage import split_items, without_nulls
 
@@ -32,11 +33,11 @@ _failures = logging.getLogger(FAILURES)
 T = TypeVar("T")
 
 CHANGES = frozenset({"ADDED", "MODIFIED", "DELETED"})
-METADATA_ONLY = "application/json;as=PartialObjectMetadata{};g=meta.k8s.io;v=v1,application/json"
-"""Accept header for the metadata of objects; the second clause is for a server that knows no such thing."""
-
 MALFORMED = (msgspec.DecodeError, RecursionError)
 """What decoding raises; the second for nesting deeper than Python's stack."""
+
+_HEAD_BYTES = 8192
+"""Within which the metadata of a list end."""
 
 RELIST_AFTER_FAILURES = 5
 """Failed watches in a row after which a server error is taken to lie with the version that is asked for."""
@@ -70,44 +71,6 @@ class Handler(Protocol[T]):
             name: `namespace/name`, or the name alone without a namespace; empty if even that can't be read.
             reason: what is wrong with it.
         """
-
-
-def _whole(decoded: T) -> T:
-    return decoded
-
-
-@dataclass(frozen=True, slots=True)
-class Collection(Generic[T]):
-    """What is listed and watched, and what is kept of each object.
-
-    Attributes:
-        name: for logs and health, for example `pods`.
-        path: for example `/api/v1/pods`.
-        item_type: the msgspec type an object is decoded into.
-        read: what of a decoded object the handler is told; by default the whole of it. It is called page by page, so
-            that a list of many large objects is never in memory as a whole. It raises nothing.
-        field_selector: as Kubernetes writes it; empty for all objects.
-        page_size: objects in one page of a list.
-        metadata_only: whether nothing but the metadata of the objects is asked for.
-    """
-
-    name: str
-    path: str
-    item_type: type[Any]
-    field_selector: str = ""
-    page_size: int = 500
-    read: Callable[[Any], T] = _whole
-    metadata_only: bool = False
-
-    @property
-    def accepts_list(self) -> str:
-        """The Accept header of a list."""
-        return METADATA_ONLY.format("List") if self.metadata_only else JSON
-
-    @property
-    def accepts_watch(self) -> str:
-        """The Accept header of a watch."""
-        return METADATA_ONLY.format("") if self.metadata_only else JSON
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,7 +225,7 @@ class Decoder(Generic[T]):
     An object that does not fit the type costs only itself. Everything else that does not fit raises UnreadableError.
     """
 
-    def __init__(self, item_type: type[Any], read: Callable[[Any], T] = _whole) -> None:
+    def __init__(self, item_type: type[Any], read: Callable[[Any], T] = whole) -> None:
         self._read = read
         self._page: msgspec.json.Decoder[Page[Any]] = msgspec.json.Decoder(GenericAlias(Page, (item_type,)))
         self._event: msgspec.json.Decoder[Event[Any]] = msgspec.json.Decoder(GenericAlias(Event, (item_type,)))
@@ -283,6 +246,14 @@ class Decoder(Generic[T]):
         listing.version = listing.version or page.metadata.version
         listing.objects += map(self._read, page.items or ())
         return page.metadata.token
+
+    def token_ahead(self, body: bytes) -> str:
+        """The token of the next page, if the head of this one tells it, as Kubernetes writes it; else empty."""
+        head, found, _ = body[:_HEAD_BYTES].partition(b',"items":[')
+        try:
+            return self._raw_page.decode(head + b"}").metadata.token if found else ""
+        except MALFORMED:
+            return ""
 
     def version(self, body: bytes) -> str:
         """The version of a list."""
@@ -488,14 +459,29 @@ class Reflector(Generic[T]):
     async def _read_pages(self, params: dict[str, str]) -> Listing[T]:
         """Read one consistent list to its end. Its version is that of the first page."""
         listing: Listing[T] = Listing()
-        params = self._selection() | params
-        while True:
-            response = await self._transport.get(self.collection.path, params, accept=self.collection.accepts_list)
-            token = self._decoder.add_page(listing, response.body)
-            self.counters.listed = len(listing.objects) + len(listing.rejected)
-            if not token:
-                return listing
-            params["continue"] = token
+        coming: asyncio.Task[Response] | None = asyncio.create_task(self._page(params))
+        try:
+            while coming is not None:
+                body, coming = (await coming).body, None
+                ahead = self._decoder.token_ahead(body)
+                if ahead:
+                    coming = asyncio.create_task(self._page({**params, "continue": ahead}))
+                    await asyncio.sleep(0)  # it is on its way before the event loop is held by this one
+                token = self._decoder.add_page(listing, body)
+                self.counters.listed = len(listing.objects) + len(listing.rejected)
+                if token != ahead and coming is not None:
+                    coming.cancel()
+                    coming = None
+                if token and coming is None:
+                    coming = asyncio.create_task(self._page({**params, "continue": token}))
+        finally:
+            if coming is not None:
+                coming.cancel()
+        return listing
+
+    async def _page(self, params: Mapping[str, str]) -> Response:
+        selected = self._selection() | dict(params)
+        return await self._transport.get(self.collection.path, selected, accept=self.collection.accepts_list)
 
     async def _watch_while_fresh(self) -> None:
         """Follow one stream, unless it is found to be too far behind."""

@@ -3,11 +3,13 @@
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from apiserver.serving.answers import Answer
-from apiserver.serving.requests import Request
 from apiserver.serving.status import MethodNotAllowed
+
+if TYPE_CHECKING:
+    from apiserver.serving.requests import Request
 
 _SAFE: Final = {
     "X-Content-Type-Options": "nosniff",
@@ -35,7 +37,7 @@ class Document:
     def __post_init__(self) -> None:
         object.__setattr__(self, "_etag", f'"{hashlib.sha256(self.body).hexdigest()[:32]}"')
 
-    def answer(self, request: Request) -> Answer:
+    def answer(self, request: "Request") -> Answer:
         """The document, or 304 to who has it.
 
         Raises:
@@ -53,7 +55,7 @@ Documents = Mapping[str, Document]
 """Path to what is there. One that ends with / is a directory's: without the / it redirects there."""
 
 
-def answer_document(documents: Documents, request: Request, path: str) -> Answer | None:
+def answer_document(documents: Documents, request: "Request", path: str) -> Answer | None:
     """The document at a path, or None when none is there.
 
     Raises:

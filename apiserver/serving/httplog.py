@@ -7,10 +7,12 @@ import logging
 import re
 import time
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from apiserver.serving.requests import Request, Response
 from apiserver.serving.traffic import ABANDONED
+
+if TYPE_CHECKING:
+    from apiserver.serving.requests import Request, Response
 
 REQUESTS: Final = 5
 """The level of these lines: below DEBUG."""
@@ -36,7 +38,7 @@ def values(**named: object) -> dict[str, Mapping[str, object]]:
     return {VALUES: {key.replace("_", "-"): value for key, value in named.items()}}
 
 
-def log_request(request: Request, response: Response | None, *, verb: str, audit_id: str, began: float) -> None:
+def log_request(request: "Request", response: "Response | None", *, verb: str, audit_id: str, began: float) -> None:
     """Write the line of a request that is over.
 
     No header is told but these, for one may be a token; nor the value of a parameter that Kubernetes does not know.

@@ -10,14 +10,16 @@ import hashlib
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import orjson
 
 from apiserver.serving.answers import Answer
 from apiserver.serving.negotiation import JSON, parse_accept
-from apiserver.serving.requests import Request
 from apiserver.serving.responses import respond_text
+
+if TYPE_CHECKING:
+    from apiserver.serving.requests import Request
 
 ROOT: Final = "/openapi/"
 _V2: Final = "/openapi/v2"
@@ -41,7 +43,7 @@ class OpenAPI:
         index = {"paths": {f"apis/{api_version}": {"serverRelativeURL": f"{path}?hash={group_version.hash}"}}}
         self._documents = {_V2: _Document(v2, since), _V3: _Document(orjson.dumps(index), since), path: group_version}
 
-    def answer(self, request: Request) -> Answer:
+    def answer(self, request: "Request") -> Answer:
         """Answer a GET."""
         path = request.path.rstrip("/")
         document = self._documents.get(path)
@@ -70,7 +72,7 @@ class _Document:
         self._since = since
         self.hash = hashlib.sha512(self._body).hexdigest().upper()
 
-    def response(self, request: Request) -> Answer:
+    def response(self, request: "Request") -> Answer:
         """The document; or that the client has it already."""
         headers = {"Etag": f'"{self.hash}"', "Vary": "Accept, Accept-Encoding"}
         headers["Last-Modified"] = format_datetime(self._since, usegmt=True)
@@ -81,7 +83,7 @@ class _Document:
             return Answer(body=self._compressed, headers={**headers, "Content-Encoding": "gzip"})
         return Answer(body=self._body, headers=headers)
 
-    def _is_known(self, request: Request) -> bool:
+    def _is_known(self, request: "Request") -> bool:
         """Whether the client has the document; its entity tag goes before its date, as RFC 9110 has it."""
         tags = request.if_none_match
         if tags is not None:
@@ -117,10 +119,10 @@ def _references(value: object) -> Iterator[str]:
             yield from _references(inner)
 
 
-def _accepts_json(request: Request) -> bool:
+def _accepts_json(request: "Request") -> bool:
     return any(clause.matches(JSON) for clause in parse_accept(request.headers.get("Accept") or "*/*"))
 
 
-def _accepts_gzip(request: Request) -> bool:
+def _accepts_gzip(request: "Request") -> bool:
     codings = (token.partition(";") for token in request.headers.get("Accept-Encoding", "").split(","))
     return any(name.strip() == "gzip" and weight.replace(" ", "") != "q=0" for name, _, weight in codings)

@@ -5,15 +5,17 @@ Source: apiserver pkg/endpoints/handlers/responsewriters (writers.go) of Kuberne
 
 import gzip
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 import yaml
 
 from apiserver.serving.answers import Answer
 from apiserver.serving.negotiation import JSON, YAML, Representation, negotiate, wants_pretty
-from apiserver.serving.requests import Request
 from apiserver.serving.status import NotAcceptable, StatusError
+
+if TYPE_CHECKING:
+    from apiserver.serving.requests import Request
 
 _GZIP_THRESHOLD: Final = 128 * 1024
 _GZIP_LEVEL: Final = 1
@@ -22,7 +24,7 @@ _PLAIN: Final = "text/plain; charset=utf-8"
 
 
 def respond(
-    request: Request, content: bytes | Mapping[str, Any], representation: Representation, *, status: int = 200
+    request: "Request", content: bytes | Mapping[str, Any], representation: Representation, *, status: int = 200
 ) -> Answer:
     """Answer with one object.
 
@@ -46,7 +48,7 @@ def respond_text(text: str, status: int = 200) -> Answer:
     return Answer(status=status, body=text.encode(), headers=headers)
 
 
-def respond_status(request: Request, error: StatusError) -> Answer:
+def respond_status(request: "Request", error: StatusError) -> Answer:
     """Answer with the Status of a failure; in JSON when nothing else was agreed on."""
     try:
         agreed = negotiate(request.headers.get("Accept", ""))
@@ -59,12 +61,12 @@ def respond_status(request: Request, error: StatusError) -> Answer:
     return response
 
 
-def _accepts_gzip(request: Request) -> bool:
+def _accepts_gzip(request: "Request") -> bool:
     """By the word alone, as objects are compressed upstream; for OpenAPI documents weights count too."""
     return "gzip" in (token.strip() for token in request.headers.get("Accept-Encoding", "").split(","))
 
 
-def _encode(content: bytes | Mapping[str, Any], representation: Representation, request: Request) -> bytes:
+def _encode(content: bytes | Mapping[str, Any], representation: Representation, request: "Request") -> bytes:
     pretty = wants_pretty(representation, request.query, request.headers.get("User-Agent", ""))
     if representation.media_type == YAML:
         tree = orjson.loads(content) if isinstance(content, bytes) else content

@@ -4,12 +4,14 @@ Source: apiserver pkg/server/genericapiserver.go and pkg/server/filters/waitgrou
 """
 
 import asyncio
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from apiserver.serving.answers import Answer
-from apiserver.serving.requests import Request
 from apiserver.serving.responses import JSON_REPRESENTATION, respond
 from apiserver.serving.status import ServiceUnavailable
+
+if TYPE_CHECKING:
+    from apiserver.serving.requests import Request
 
 DRAIN_SECONDS: Final = 60
 """For how long requests that came in time may go on."""
@@ -40,7 +42,7 @@ class Shutdown:
         return "process is shutting down" if self._begun.is_set() else None
 
 
-def refuse_late(request: Request) -> Answer:
+def refuse_late(request: "Request") -> Answer:
     """Answer what comes when the listener is closed: another server may have time."""
     body = ServiceUnavailable("apiserver is shutting down").body()
     response = respond(request, body, JSON_REPRESENTATION, status=503)

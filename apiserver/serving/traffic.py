@@ -10,13 +10,15 @@ from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from apiserver.serving.answers import Answer
 from apiserver.serving.health import ENDPOINTS
 from apiserver.serving.request_info import RequestInfo
-from apiserver.serving.requests import Request, Response
 from apiserver.serving.resources import GroupVersion
+
+if TYPE_CHECKING:
+    from apiserver.serving.requests import Request, Response
 
 ABANDONED: Final = 0
 """The code of a request whose client left before there was an answer."""
@@ -151,7 +153,7 @@ class Traffic:
             self._known[key] = route, figures
         return route, figures
 
-    def count(self, request: Request, info: RequestInfo, response: Response | None, took: float) -> None:
+    def count(self, request: "Request", info: RequestInfo, response: "Response | None", took: float) -> None:
         """Count one request that is over.
 
         Args:
@@ -173,7 +175,7 @@ class Traffic:
         if request.terminated is not None:
             figures.terminations[request.terminated] += 1
 
-    def watch(self, request: Request, info: RequestInfo) -> "WatchCount":
+    def watch(self, request: "Request", info: RequestInfo) -> "WatchCount":
         """What counts a watch that is about to begin."""
         return WatchCount(self, request, info)
 
@@ -203,7 +205,7 @@ class WatchCount:
         info: what it asks for.
     """
 
-    def __init__(self, traffic: Traffic, request: Request, info: RequestInfo) -> None:
+    def __init__(self, traffic: Traffic, request: "Request", info: RequestInfo) -> None:
         self._events = traffic.events
         self._request = request
         self._route, self._figures = traffic.of(request.method, info)
@@ -241,7 +243,7 @@ def _verb(method: str, info: RequestInfo, scope: str) -> str:
     return method if method in _METHODS else _OTHER
 
 
-def _dry_run(request: Request) -> str:
+def _dry_run(request: "Request") -> str:
     """Source: cleanDryRun; `All` is the one value there is."""
     values = request.query.getall("dryRun", [])
     return ",".join(sorted(set(values))) if all(value == "All" for value in values) else "invalid"

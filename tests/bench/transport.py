@@ -7,7 +7,8 @@ from contextlib import asynccontextmanager
 
 import orjson
 
-from apiserver.cluster.client import JSON, Response
+from apiserver.cluster.client import Response
+from apiserver.cluster.collection import JSON
 from tests.cluster.client import Json
 
 

@@ -11,7 +11,7 @@ from apiserver.cli import run
 assert run(["get", "--snapshot", sys.argv[1]]) == 0
 print(*sorted({name.partition(".")[0] for name in sys.modules} - set(sys.stdlib_module_names)), file=sys.stderr)
 """
-HEAVY = {"cryptography", "kubernetes_asyncio", "uvloop", "pydantic"}
+HEAVY = {"aiohttp", "cryptography", "kubernetes_asyncio", "uvloop", "pydantic"}
 
 
 def test_get_from_a_snapshot_imports_neither_the_server_nor_the_cluster_client() -> None:

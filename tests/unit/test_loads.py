@@ -166,13 +166,21 @@ STATUSES = st.lists(
 
 @given(
     st.lists(MAPS, min_size=1, max_size=2),
+    st.lists(st.none() | MAPS, min_size=2, max_size=2),
     STATUSES,
     st.sampled_from([None, INFEASIBLE]),
     st.none() | MAPS,
 )
-def test_short_way_is_the_long_way(requests: list[Json], statuses: list[Json], conditions: Any, overhead: Any) -> None:  # noqa: ANN401 # JSON
+def test_short_way_is_the_long_way(
+    requests: list[Json],
+    limits: list[Json | None],
+    statuses: list[Json],
+    conditions: Any,  # noqa: ANN401 # JSON
+    overhead: Any,  # noqa: ANN401 # JSON
+) -> None:
     """Ordinary pods are counted in a short way; an idle init container changes nothing but forces the long one."""
-    containers = [{"name": name, "resources": {"requests": each}} for name, each in zip("cd", requests, strict=False)]
+    resources = [{"requests": each, "limits": limit} for each, limit in zip(requests, limits, strict=False)]
+    containers = [{"name": name, "resources": each} for name, each in zip("cd", resources, strict=False)]
     spec = {"containers": containers, "overhead": overhead}
     status = {"containerStatuses": statuses, "conditions": conditions}
     assert load(spec, status) == load({**spec, "initContainers": [{"name": "i"}]}, status)

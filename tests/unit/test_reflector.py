@@ -3,7 +3,7 @@
 import asyncio
 import json
 import random
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from functools import partial
@@ -14,10 +14,18 @@ from typing import Any
 import msgspec
 import pytest
 
-from apiserver.cluster.client import Access, ClusterClient, ClusterError, ClusterUnreachableError, ConnectionLostError
+from apiserver.cluster.client import (
+    Access,
+    ClusterClient,
+    ClusterError,
+    ClusterUnreachableError,
+    ConnectionLostError,
+    Response,
+)
+from apiserver.cluster.collection import Collection
 from apiserver.cluster.reflector import (
     Backoff,
-    Collection,
+    Decoder,
     Pace,
     Reflector,
     StaleError,
@@ -159,8 +167,10 @@ async def test_what_is_asked(fake: FakeApiserver, client: ClusterClient, shelf: 
     assert watch == {"watch": "true", "allowWatchBookmarks": "true", "resourceVersion": fake.version} | selector
 
 
-async def test_pages(fake: FakeApiserver, client: ClusterClient, shelf: Shelf) -> None:
-    """Pages become one list, watched from the version of the first."""
+@pytest.mark.parametrize("sorts_keys", [False, True])
+async def test_pages(fake: FakeApiserver, client: ClusterClient, shelf: Shelf, sorts_keys: bool) -> None:
+    """Pages become one list, watched from the version of the first, wherever a page tells how it goes on."""
+    fake.sorts_keys = sorts_keys
     for number in range(5):
         fake.put(PATH, f"b{number}")
     first = fake.version
@@ -175,6 +185,32 @@ async def test_pages(fake: FakeApiserver, client: ClusterClient, shelf: Shelf) -
     ]
     assert shelf.history == [("LIST", "a b0 b1 b2 b3 b4")]
     assert versions(fake) == [first]
+
+
+async def test_a_page_is_on_its_way_while_another_is_read(client: ClusterClient, fake: FakeApiserver) -> None:
+    """The next page has been asked for when one is read, and never one more."""
+    for number in range(3):
+        fake.put(PATH, f"b{number}")
+    asked, seen = list[str](), list[int]()
+    get = client.get
+
+    async def noting(path: str, params: Mapping[str, str] | None = None, *, accept: str = "") -> Response:
+        asked.append((params or {}).get("continue", ""))
+        return await get(path, params, accept=accept)
+
+    def read(thing: Thing) -> Thing:
+        seen.append(len(asked))
+        return thing
+
+    client.get = noting  # type: ignore[method-assign]
+    async with synced(reflect(client, Shelf(), page_size=1, read=read)):
+        assert seen == [2, 3, 4, 4]
+
+
+@pytest.mark.parametrize("cut", [b'{"metadata":{"continue":"x"', b'{"metadata":{"continue":"x"},"items":"[', b"{", b""])
+def test_no_token_ahead(cut: bytes) -> None:
+    """A head that is not what Kubernetes writes tells nothing, and is no failure."""
+    assert Decoder(Thing).token_ahead(cut) == ""
 
 
 async def test_list_that_expires(fake: FakeApiserver, client: ClusterClient, shelf: Shelf) -> None:

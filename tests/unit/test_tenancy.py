@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apiserver.cluster.client import JSON, Access, ClusterClient, ClusterError, Response
+from apiserver.cluster.client import Access, ClusterClient, ClusterError, Response
+from apiserver.cluster.collection import JSON
 from apiserver.cluster.live import Live
 from apiserver.cluster.namespaces import NamespaceObject, Quota, QuotaObject, to_namespace, to_quota
 from apiserver.cluster.snapshot import parse_snapshot
