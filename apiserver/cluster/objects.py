@@ -3,6 +3,7 @@
 Quantities are taken as they stand (string or number): one that cannot be read must not cost the whole object.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
@@ -178,37 +179,62 @@ def to_load(raw: PodObject) -> Load | None:
     if not raw.spec.node_name or raw.status.phase in TERMINAL_PHASES:
         return None
     malformed: set[str] = set()
-    plain = _plain_compute(raw)
+    plain = _plain_compute(_plain_requests(raw))
     cpu_milli, memory_bytes = plain or weigh_compute(_pod_resources(raw, malformed, _is_compute))
     return raw.spec.node_name, cpu_milli, memory_bytes, bool(malformed)
 
 
-def _plain_compute(raw: PodObject) -> tuple[int, int] | None:
-    """What weigh_compute gives for the pods that most are: a sum over containers, whose statuses say the same; or None.
+def _plain_requests(raw: PodObject) -> list[Mapping[str, Any]] | None:
+    """What each container asks for, where that alone decides what a pod weighs, as it does for most; or None.
 
-    It takes a third of the time, and a large cluster tells of thousands of pods a second.
+    Nothing is set for the pod as a whole, no container ends before the others begin, and the statuses say the same as
+    the spec. To add this up takes a third of the time or less, and a large cluster tells of thousands of pods a second.
     """
     spec, status = raw.spec, raw.status
-    if spec.init_containers or spec.overhead or spec.resources or status.allocated_resources:
+    if spec.init_containers or spec.overhead or spec.resources or status.allocated_resources is not None:
         return None
-    requests: dict[str, Quantities] = {}
-    cpu_milli = memory_milli = 0
-    try:
-        for container in spec.containers or ():
-            resources = container.resources
-            if resources is None:
-                continue
-            declared = requests[container.name] = resources.requests
+    declared: dict[str, Quantities] = {}
+    asked: list[Mapping[str, Any]] = []
+    for container in spec.containers or ():
+        resources = container.resources
+        if resources is None:
+            continue
+        requests = declared[container.name] = resources.requests
+        if resources.limits:
             # The API server copies a limit to the request it lacks; a dump may not have passed it.
-            asked = {**resources.limits, **(declared or {})} if resources.limits else declared
-            if asked:
-                cpu_milli += parse_milli(asked.get(CPU))
-                memory_milli += parse_milli(asked.get(MEMORY))
+            asked.append({**resources.limits, **(requests or {})})
+        elif requests:
+            asked.append(requests)
+    if _differing(status.container_statuses or (), declared) or _resize_infeasible(status.conditions or ()):
+        return None
+    return asked
+
+
+def _plain_compute(asked: list[Mapping[str, Any]] | None) -> tuple[int, int] | None:
+    """What weigh_compute gives for a plain pod; None for others, and where something cannot be read."""
+    if asked is None:
+        return None
+    try:
+        cpu_milli = sum([parse_milli(each.get(CPU)) for each in asked])
+        memory_milli = sum([parse_milli(each.get(MEMORY)) for each in asked])
     except MalformedQuantityError:
         return None
-    if _differing(status.container_statuses or (), requests) or _resize_infeasible(status.conditions or ()):
-        return None
     return (cpu_milli, whole(memory_milli)) if 0 <= cpu_milli <= MAX_VALUE and memory_milli >= 0 else None
+
+
+def _plain_devices(asked: list[Mapping[str, Any]] | None) -> dict[str, int] | None:
+    """What weigh gives for a plain pod; None for others, and where something cannot be read."""
+    if asked is None:
+        return None
+    milli: Counter[str] = Counter()
+    try:
+        for each in asked:
+            for name, raw in each.items():
+                if is_counted(name):
+                    milli[name] += parse_milli(raw)
+    except MalformedQuantityError:
+        return None
+    return {name: whole(sum_) for name, sum_ in milli.items() if sum_ > 0}
 
 
 def to_pod(raw: PodObject) -> Pod | None:
@@ -216,7 +242,9 @@ def to_pod(raw: PodObject) -> Pod | None:
     if raw.status.phase in TERMINAL_PHASES or not _asks_for_devices(raw.spec):
         return None
     malformed: set[str] = set()
-    weight = weigh(_pod_resources(raw, malformed, is_counted))
+    weight = _plain_devices(_plain_requests(raw))
+    if weight is None:
+        weight = weigh(_pod_resources(raw, malformed, is_counted))
     if not weight and not malformed:
         return None
     return Pod(

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from apiserver.cluster.live import _Pods
 from apiserver.cluster.loads import Load, Loads, PodKey
-from apiserver.cluster.objects import PodObject, PodReading, read_pod, to_load
+from apiserver.cluster.objects import PodObject, PodReading, read_pod, to_load, to_pod
 from apiserver.cluster.view import View
 from apiserver.gpu.nodes import Compute
 
@@ -17,10 +17,15 @@ Json = dict[str, Any]
 MIB = 2**20
 
 
+def bound(spec: Json, status: Json | None = None) -> PodObject:
+    """A bound pod, from JSON."""
+    raw = {"metadata": {"name": "p"}, "spec": {"nodeName": "n", **spec}, "status": status or {}}
+    return msgspec.convert(raw, PodObject)
+
+
 def load(spec: Json, status: Json | None = None) -> Load | None:
     """The load of a bound pod, from JSON."""
-    raw = {"metadata": {"name": "p"}, "spec": {"nodeName": "n", **spec}, "status": status or {}}
-    return to_load(msgspec.convert(raw, PodObject))
+    return to_load(bound(spec, status))
 
 
 def container(name: str, cpu: object, memory: object = "0", **more: object) -> Json:
@@ -156,7 +161,13 @@ def test_unreadable() -> None:
 
 
 MAPS = st.fixed_dictionaries(
-    {}, optional={"cpu": st.sampled_from(["1", "250m", 2]), "memory": st.sampled_from(["1Mi"])}
+    {},
+    optional={
+        "cpu": st.sampled_from(["1", "250m", 2]),
+        "memory": st.sampled_from(["1Mi"]),
+        "nvidia.com/a": st.sampled_from(["1", 2, "0", "500m", "many"]),
+        "example.org/b": st.sampled_from(["1", "-1"]),
+    },
 )
 NAMES = st.sampled_from("cd")
 STATUSES = st.lists(
@@ -170,6 +181,7 @@ STATUSES = st.lists(
     STATUSES,
     st.sampled_from([None, INFEASIBLE]),
     st.none() | MAPS,
+    st.none() | MAPS,
 )
 def test_short_way_is_the_long_way(
     requests: list[Json],
@@ -177,13 +189,18 @@ def test_short_way_is_the_long_way(
     statuses: list[Json],
     conditions: Any,  # noqa: ANN401 # JSON
     overhead: Any,  # noqa: ANN401 # JSON
+    whole: Any,  # noqa: ANN401 # JSON
 ) -> None:
     """Ordinary pods are counted in a short way; an idle init container changes nothing but forces the long one."""
     resources = [{"requests": each, "limits": limit} for each, limit in zip(requests, limits, strict=False)]
     containers = [{"name": name, "resources": each} for name, each in zip("cd", resources, strict=False)]
     spec = {"containers": containers, "overhead": overhead}
-    status = {"containerStatuses": statuses, "conditions": conditions}
-    assert load(spec, status) == load({**spec, "initContainers": [{"name": "i"}]}, status)
+    status = {"containerStatuses": statuses, "conditions": conditions, "allocatedResources": whole}
+    if whole is not None:
+        status["resources"] = {"requests": {"cpu": "3", "nvidia.com/a": "3"}}
+    long_spec = {**spec, "initContainers": [{"name": "i"}]}
+    assert load(spec, status) == load(long_spec, status)
+    assert to_pod(bound(spec, status)) == to_pod(bound(long_spec, status))
 
 
 def reading(name: str, node: str, cpu: str, phase: str = "Running") -> PodReading:
