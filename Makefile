@@ -5,6 +5,7 @@ N ?= 1000
 SEED ?= 1
 KILLS ?= 50
 FIT ?=
+CATALOG ?= yes
 WORKERS ?= 2
 BIN := .venv/bin
 LOCK := requirements.lock
@@ -50,8 +51,8 @@ types: setup ## Static types, strictly.
 unit: setup ## Only the tests that need no cluster.
 	$(BIN)/python -m pytest tests/unit tests/http tests/golden
 
-cluster: setup ## Start etcd, kube-apiserver and kube-scheduler with the catalog installed; Ctrl-C stops all.
-	$(BIN)/python -m tests.cluster
+cluster: setup ## Start a control plane with the catalog installed (CATALOG=no: to install it yourself); Ctrl-C stops all.
+	$(BIN)/python -m tests.cluster --catalog=$(CATALOG)
 
 oracle: setup ## Let the real kube-scheduler judge N random clusters (N=1000, SEED=1; FIT=1: cpu, memory and slots too).
 	$(BIN)/python -m tests.cluster.oracle --clusters $(N) --seed $(SEED) $(if $(FIT),--fit)

@@ -1,5 +1,11 @@
-"""`make cluster`: a control plane with the catalog and the example objects, until Ctrl-C."""
+"""`make cluster`: a control plane with the catalog and the example objects, until Ctrl-C.
 
+The catalog is installed by the README's commands, and can be taken away and installed again by them: kubelet and
+cert-manager have stand-ins.
+"""
+
+import argparse
+import contextlib
 import signal
 import sys
 import tempfile
@@ -11,22 +17,29 @@ from tests.cluster.binaries import UnavailableError, find_binaries
 from tests.cluster.catalog import API, MANIFESTS, CatalogServer, read_documents
 from tests.cluster.client import Client, Json
 from tests.cluster.control_plane import ControlPlane
+from tests.cluster.processes import ProcessDiedError
+from tests.cluster.standins import Workload, add_foreign_kinds
 from tests.cluster.workload import NAMESPACES, create_node, create_pod, ensure_namespace
 
 EXAMPLES = MANIFESTS / "examples"
 SNAPSHOT = EXAMPLES / "snapshot.yaml"
 GPU_CLASSES = "/apis/cozystack.io/v1alpha1/gpuclasses"
 STORED_METADATA = ("name", "namespace", "labels", "annotations")
-PAUSE_SECONDS = 1
+PAUSE_SECONDS = 0.5
+CONTROLLERS = ("namespace-controller", "clusterrole-aggregation-controller")
+"""Those that installing and uninstalling need: the rest would be busy with Pods that nobody runs."""
 
 
 def main() -> int:
     """Start everything, say what to try, and wait for a signal to stop everything."""
+    parser = argparse.ArgumentParser(prog="make cluster", description=__doc__)
+    parser.add_argument("--catalog", choices=("yes", "no"), default="yes", help="whether it is installed at the start")
+    is_installed = parser.parse_args().catalog == "yes"
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _interrupt_once)
     try:
-        _run()
-    except UnavailableError as error:
+        _run(is_installed=is_installed)
+    except (UnavailableError, ProcessDiedError) as error:
         _say(str(error))
         return 1
     except KeyboardInterrupt:
@@ -34,19 +47,39 @@ def main() -> int:
     return 0
 
 
-def _run() -> None:
+def _run(*, is_installed: bool) -> None:
     binaries = find_binaries(_say)
     with tempfile.TemporaryDirectory(prefix="gpuclass-catalog-") as directory:
-        _say("Starting etcd, kube-apiserver and kube-scheduler.")
-        with ControlPlane(binaries, Path(directory)) as control_plane:
-            _say("Installing the catalog and starting it.")
-            with CatalogServer(control_plane) as catalog:
-                nodes, classes = add_examples(control_plane.client)
-                _say(_what_to_try(control_plane, catalog, nodes, classes))
-                while True:
-                    control_plane.require_running()
-                    catalog.require_running()
-                    time.sleep(PAUSE_SECONDS)
+        _say("Starting etcd, kube-apiserver, kube-scheduler and kube-controller-manager.")
+        with (
+            ControlPlane(binaries, Path(directory), controllers=CONTROLLERS) as control_plane,
+            contextlib.ExitStack() as at_the_end,
+        ):
+            catalog = CatalogServer(control_plane)
+            at_the_end.callback(catalog.stop)
+            add_foreign_kinds(control_plane.client)
+            workload = Workload(catalog, control_plane.client)
+            _apply(control_plane, "crd")
+            control_plane.kubectl("wait", "--for=condition=Established", "crd/gpuclasses.cozystack.io", "--timeout=30s")
+            nodes, classes = add_examples(control_plane.client)
+            if is_installed:
+                _say("Installing the catalog.")
+                _apply(control_plane, "overlays/default")
+                workload.step()
+                catalog.wait_until_available()
+            _say(
+                _what_to_try(control_plane, catalog, nodes, classes)
+                if is_installed
+                else _what_to_install(control_plane)
+            )
+            while True:
+                control_plane.require_running()
+                workload.step()
+                time.sleep(PAUSE_SECONDS)
+
+
+def _apply(control_plane: ControlPlane, name: str) -> None:
+    control_plane.kubectl("apply", "-k", str(MANIFESTS / name))
 
 
 def add_examples(client: Client) -> tuple[list[str], list[str]]:
@@ -86,16 +119,29 @@ def _without_server_fields(document: Json) -> Json:
 def _what_to_try(control_plane: ControlPlane, catalog: CatalogServer, nodes: list[str], classes: list[str]) -> str:
     return f"""
 The catalog is Available. Its log: {catalog.log}
-
-  export KUBECONFIG={control_plane.kubeconfig}
-  export PATH={control_plane.binaries.kubectl.parent}:$PATH
-
+{_how_to_reach(control_plane)}
   kubectl get gpuclasses.catalog.cozystack.io
   kubectl get gpuoffers -A
   kubectl get --raw {API}/gpuclasses/{classes[0]}/catalog
   kubectl cordon {nodes[0]} && kubectl get gpuclasses.catalog.cozystack.io
+"""
 
-Ctrl-C stops everything."""
+
+def _what_to_install(control_plane: ControlPlane) -> str:
+    return f"""
+The cluster is up, without the catalog: install it as the README says.
+{_how_to_reach(control_plane)}"""
+
+
+def _how_to_reach(control_plane: ControlPlane) -> str:
+    return f"""
+No kubelet and no cert-manager run here. In their place the Deployment is one process of this checkout, to which the
+Service is led, with a certificate made here. The README's section Install works as it stands, uninstalling included.
+Ctrl-C stops everything.
+
+  export KUBECONFIG={control_plane.kubeconfig}
+  export PATH={control_plane.binaries.kubectl.parent}:$PATH
+"""
 
 
 def _interrupt_once(_number: int, _frame: FrameType | None) -> None:

@@ -186,6 +186,11 @@ class CatalogServer:
         if self._process is not None:
             self._process.stop()
 
+    def end(self) -> None:
+        """Stop the process for good: that it does not run is no fault from now on."""
+        self.stop()
+        self._process = None
+
     @property
     def pid(self) -> int:
         """The operating system's number of the running process."""

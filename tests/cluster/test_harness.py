@@ -6,9 +6,22 @@ from http import HTTPStatus
 
 import pytest
 
-from tests.cluster.catalog import API_SERVICE, NAME, NAMESPACE, Endpoint, adapt, endpoint_slice
+from tests.cluster.catalog import (
+    API,
+    API_SERVICE,
+    NAME,
+    NAMESPACE,
+    CatalogServer,
+    Endpoint,
+    adapt,
+    apply_base,
+    composed,
+    endpoint_slice,
+)
 from tests.cluster.client import ApiError, Client, Json
 from tests.cluster.control_plane import ControlPlane
+from tests.cluster.standins import API_SERVICE_PATH, SERVICE_PATH, lead_to
+from tests.cluster.waiting import wait_for
 from tests.cluster.workload import (
     NODES,
     bind,
@@ -151,3 +164,22 @@ def test_base_is_adapted_to_addresses() -> None:
     assert [each["conditions"]["ready"] for each in made["endpoints"]] == [True, False]
     with pytest.raises(ValueError, match="too many"):
         endpoint_slice(Endpoint("10.77.0.11", 6443), Endpoint("10.77.0.12", 6444))
+
+
+def test_what_was_installed_is_led_to_loopback(
+    catalog: CatalogServer, control_plane: ControlPlane, api: Client
+) -> None:
+    """Service and APIService as the manifests have them come to lead to the process, as with `make cluster`."""
+    (service,) = (each for each in composed(control_plane.binaries.kubectl) if each["kind"] == "Service")
+    try:
+        api.delete(SERVICE_PATH)
+        api.post(SERVICE_PATH.rpartition("/")[0], service)
+        api.patch(API_SERVICE_PATH, {"spec": {"service": {"port": 443}}})
+        wait_for(lambda: api.request("GET", API).code == HTTPStatus.SERVICE_UNAVAILABLE, "it to be unavailable")
+        lead_to(api, catalog)
+        catalog.wait_until_available()
+        assert api.get(f"{API}/gpuclasses")["kind"] == "GPUClassList"
+    finally:
+        api.request("DELETE", SERVICE_PATH)
+        apply_base(control_plane, catalog.endpoint())
+        catalog.wait_until_available()

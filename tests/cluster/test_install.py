@@ -1,15 +1,16 @@
 """Every command of docs/install.md, run on a real control plane: install, upgrade, uninstall, by kustomize and by Helm.
 
-There is no kubelet, so the program runs beside the cluster, and two controllers have stand-ins here: we lead the
-Service to the program by an EndpointSlice, and write the CA into the APIService where cert-manager's cainjector would.
-The kinds of others are bare CRDs. The namespace controller is the real one.
+There is no kubelet, so the program runs beside the cluster, and two controllers have stand-ins: the Service is led to
+the program by an EndpointSlice, and the CA is written into the APIService where cert-manager's cainjector would. The
+kinds of others are bare CRDs. The namespace controller is the real one.
 """
 
-import base64
 import contextlib
 import json
 import shutil
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -17,14 +18,14 @@ from typing import Final
 import pytest
 
 from tests.cluster.binaries import Binaries
-from tests.cluster.catalog import API_SERVICE, ENDPOINT_SLICES, MANIFESTS, NAMESPACE, CatalogServer, endpoint_slice
+from tests.cluster.catalog import API_SERVICE, ENDPOINT_SLICES, MANIFESTS, NAMESPACE, CatalogServer
 from tests.cluster.cleaning import left_as_found
 from tests.cluster.client import Client, Json
-from tests.cluster.control_plane import ControlPlane
-from tests.cluster.documents import Command, Shell, commands
+from tests.cluster.control_plane import ADMIN, ADMIN_GROUPS, ControlPlane
+from tests.cluster.documents import Shell, commands
 from tests.cluster.network import Network, NetworkUnavailableError
 from tests.cluster.renderings import require_admitted
-from tests.cluster.standins import foreign_kinds
+from tests.cluster.standins import DEPLOYMENT_PATH, Workload, foreign_kinds, lead_to
 from tests.cluster.test_broken_cluster import AVAILABILITY, CRD, free, is_available
 from tests.cluster.waiting import wait_for
 from tests.cluster.workload import DEVICE, NAMESPACES, STORED, create_node, ensure_namespace, gpu_class, node
@@ -38,6 +39,7 @@ BY_HELM: Final = ("By Helm", "Upgrade by Helm", "Uninstall by Helm")
 TRIAL: Final = "For a trial"
 ASKING: Final = ("Who may read", "When it does not become available")
 HELD: Final = "held"
+STEP_SECONDS: Final = 0.2
 SETTLED_SECONDS: Final = 60
 """For the namespace controller, which waits longer after each attempt."""
 DELETED_FROM: Final = (
@@ -73,12 +75,28 @@ class Reader:
 
     def serve(self) -> None:
         """Do what the controllers and a kubelet would: lead the Service to the program, hand out its CA, start it."""
-        self.api.post(ENDPOINT_SLICES.rpartition("/")[0], endpoint_slice(self.server.endpoint()))
-        if "cert-manager.io/inject-ca-from" in self.api.get(AVAILABILITY)["metadata"].get("annotations", {}):
-            authority = base64.b64encode(self.server.authority.read_bytes()).decode()
-            self.api.patch(AVAILABILITY, {"spec": {"caBundle": authority}})
+        lead_to(self.api, self.server)
         self.server.start()
         self.server.wait_until_available()  # discovery follows the APIService's condition after a moment
+
+    @contextlib.contextmanager
+    def run_by_the_cluster(self) -> Iterator[None]:
+        """While the block lasts the program runs as the Deployment says, as with `make cluster`."""
+        ended = threading.Event()
+
+        def follow() -> None:
+            with self.control_plane.user_client(ADMIN, ADMIN_GROUPS) as client:
+                workload = Workload(self.server, client)
+                while not ended.wait(STEP_SECONDS):
+                    workload.step()
+
+        with ThreadPoolExecutor(1) as pool:
+            following = pool.submit(follow)
+            try:
+                yield
+            finally:
+                ended.set()
+            following.result()
 
     def order(self) -> str:
         """Offer a class, see its figure through kube-apiserver, and return what tells this object from any other."""
@@ -238,17 +256,14 @@ def test_a_trial(reader: Reader) -> None:
 
 @pytest.mark.timeout(300)
 def test_the_readme(reader: Reader) -> None:
-    """The few commands of the README install it and take it away again, word for word."""
-    apply, away = (each.script for each in commands(README) if each.heading == "Install")
-    applied, asked = apply.split("kubectl wait")
-    for script in (applied, away):
-        assert "kubectl" in script
-    reader.shell.run(Command(applied, "", "Install", "README.md"))
-    reader.serve()
-    uid = reader.order()
-    reader.shell.run(Command(f"kubectl wait{asked}", "", "Install", "README.md"))
+    """The few commands of the README install it and take it away again, word for word, as with `make cluster`."""
+    apply, away = (each for each in commands(README) if each.heading == "Install")
+    with reader.run_by_the_cluster():
+        reader.shell.run(apply)
+        uid = reader.order()
+        assert reader.api.get(DEPLOYMENT_PATH)["status"]["availableReplicas"] == 2
     since = reader.lose_the_server()
-    reader.shell.run(Command(away, "", "Install", "README.md"))
+    reader.shell.run(away)
     reader.require_gone(since, uid)
 
 
