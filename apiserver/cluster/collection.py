@@ -11,8 +11,8 @@ METADATA_ONLY: Final = "application/json;as=PartialObjectMetadata{};g=meta.k8s.i
 """Accept header for the metadata of objects; the second clause is for a server that knows no such thing."""
 
 
-def whole(decoded: T) -> T:
-    """All of it."""
+def unchanged(decoded: T) -> T:
+    """All of a decoded object."""
     return decoded
 
 
@@ -36,7 +36,7 @@ class Collection(Generic[T]):
     item_type: type[Any]
     field_selector: str = ""
     page_size: int = 500
-    read: Callable[[Any], T] = whole
+    read: Callable[[Any], T] = unchanged
     metadata_only: bool = False
 
     @property

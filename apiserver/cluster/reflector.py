@@ -20,7 +20,7 @@ from typing import Any, Generic, NoReturn, Protocol, TypeVar
 import msgspec
 
 from apiserver.cluster.client import ClusterError, ClusterUnreachableError, Response, SilenceError, Status
-from apiserver.cluster.collection import JSON, Collection, whole
+from apiserver.cluster.collection import JSON, Collection, unchanged
 from apiserver.cluster.freshness import PROBE_SECONDS, Freshness
 from apiserver.cluster.salvage import split_items, without_nulls
 
@@ -225,7 +225,7 @@ class Decoder(Generic[T]):
     An object that does not fit the type costs only itself. Everything else that does not fit raises UnreadableError.
     """
 
-    def __init__(self, item_type: type[Any], read: Callable[[Any], T] = whole) -> None:
+    def __init__(self, item_type: type[Any], read: Callable[[Any], T] = unchanged) -> None:
         self._read = read
         self._page: msgspec.json.Decoder[Page[Any]] = msgspec.json.Decoder(GenericAlias(Page, (item_type,)))
         self._event: msgspec.json.Decoder[Event[Any]] = msgspec.json.Decoder(GenericAlias(Event, (item_type,)))
@@ -459,25 +459,23 @@ class Reflector(Generic[T]):
     async def _read_pages(self, params: dict[str, str]) -> Listing[T]:
         """Read one consistent list to its end. Its version is that of the first page."""
         listing: Listing[T] = Listing()
-        coming: asyncio.Task[Response] | None = asyncio.create_task(self._page(params))
+        coming = asyncio.create_task(self._page(params))
         try:
-            while coming is not None:
-                body, coming = (await coming).body, None
+            while True:
+                body = (await coming).body
                 ahead = self._decoder.token_ahead(body)
                 if ahead:
                     coming = asyncio.create_task(self._page({**params, "continue": ahead}))
                     await asyncio.sleep(0)  # it is on its way before the event loop is held by this one
                 token = self._decoder.add_page(listing, body)
                 self.counters.listed = len(listing.objects) + len(listing.rejected)
-                if token != ahead and coming is not None:
+                if not token:
+                    return listing
+                if token != ahead:
                     coming.cancel()
-                    coming = None
-                if token and coming is None:
                     coming = asyncio.create_task(self._page({**params, "continue": token}))
         finally:
-            if coming is not None:
-                coming.cancel()
-        return listing
+            coming.cancel()
 
     async def _page(self, params: Mapping[str, str]) -> Response:
         selected = self._selection() | dict(params)
