@@ -205,9 +205,8 @@ async def _serve_local(settings: Settings, run: _Run) -> None:
     server = listening(app, address=settings.bind_address, port=settings.insecure_port)
 
     async def work() -> None:
-        async with await _connect(settings, clock) as client, asyncio.TaskGroup() as group:
-            group.create_task(live.run(client), name="live")
-            group.create_task(settle(live.unsynced), name="garbage")
+        async with await _connect(settings, clock) as client:
+            await _follow(live, client)
 
     await _serve_until(run, server, work)
 
@@ -246,10 +245,16 @@ async def _serve_cluster(settings: Settings, run: _Run) -> None:
             reviews.client = client
             group.create_task(trust.follow(client), name="reflector authentication")
             group.create_task(_reload_certificate(context), name="certificate reload")
-            group.create_task(live.run(client), name="live")
-            group.create_task(settle(live.unsynced), name="garbage")
+            group.create_task(_follow(live, client), name="live")
 
     await _serve_until(run, server, work)
+
+
+async def _follow(live: Live, client: ClusterClient) -> None:
+    """Follow the cluster until cancelled, and keep the collector of garbage from what is known of it."""
+    async with asyncio.TaskGroup() as group:
+        group.create_task(live.run(client), name="following")
+        group.create_task(settle(live.unsynced), name="garbage")
 
 
 def _measured(measured: Measured, health: Health, documents: Documents | None = None) -> Handlers:
