@@ -1,7 +1,7 @@
-"""An answer that is whole before it is sent.
+"""Answers and how they are sent: whole, or bit by bit as a watch.
 
-The framework's own response would be built in steps that a short answer takes as long for as for everything else; it
-stays for what is sent bit by bit.
+The framework's own response is built in steps that take as long as everything else of a short answer. It stays for
+WebSockets, and for what is no HTTP.
 """
 
 import asyncio
@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from apiserver.serving.requests import Request
 
+AUDIT_ID: Final = "Audit-Id"
+"""The header with the id that a request is logged by."""
 NOT_CACHED: Final = "no-cache, private"
 """The Cache-Control of every answer that does not say otherwise."""
 WRITE_SECONDS: Final = 60
@@ -60,9 +62,7 @@ class Answer:
         """
         if self.is_sent:
             return
-        transport = request.transport
-        if transport is None or transport.is_closing():
-            raise ConnectionResetError("the client has left")
+        transport = _transport(request)
         self.is_sent = True
         self.keep_alive = request.keep_alive and not self.closes
         head = self._head(request)
@@ -79,7 +79,7 @@ class Answer:
         headers, version = self.headers, request.version
         lines = [_status_line(version.major, version.minor, self.status)]
         if request.audit_id:
-            lines.append(f"Audit-Id: {request.audit_id}")
+            lines.append(f"{AUDIT_ID}: {request.audit_id}")
         if "Cache-Control" not in headers:
             lines.append(f"Cache-Control: {NOT_CACHED}")
         lines += [f"{name}: {value}" for name, value in headers.items()]
@@ -98,28 +98,20 @@ class Stream(Answer):
     """An answer that is sent bit by bit, over HTTP/1.1 in chunks.
 
     Args:
+        request: what it answers; `send` sends the head.
         headers: as in Answer, with Transfer-Encoding instead of Content-Length.
     """
 
     __slots__ = ("_is_chunked", "_request")
 
-    def __init__(self, headers: dict[str, str]) -> None:
+    def __init__(self, request: "Request", headers: dict[str, str]) -> None:
         super().__init__(headers=headers)
-        self._request: Request | None = None
-        self._is_chunked = False
-
-    async def begin(self, request: "Request") -> None:
-        """Send the head.
-
-        Raises:
-            ConnectionError: the client has left.
-        """
-        self._request, self._is_chunked = request, request.version.minor > 0
+        self._request = request
+        self._is_chunked = request.version.minor > 0
         if self._is_chunked:
             self.headers["Transfer-Encoding"] = "chunked"
         else:
             self.force_close()  # the end of the connection is that of the body
-        await self.send(request)
 
     async def write(self, data: bytes) -> None:
         """Send some of the body, and wait until the connection has room again.
@@ -129,9 +121,7 @@ class Stream(Answer):
             TimeoutError: it takes nothing; the connection is gone.
         """
         request = self._request
-        transport = None if request is None else request.transport
-        if request is None or transport is None or transport.is_closing():
-            raise ConnectionResetError("the client has left")
+        transport = _transport(request)
         transport.write(b"%x\r\n%b\r\n" % (len(data), data) if self._is_chunked else data)
         if request.protocol.writing_paused:
             try:
@@ -151,6 +141,18 @@ class Stream(Answer):
         if self._is_chunked:
             self._is_chunked = False
             await self.write(b"0\r\n\r\n")
+
+
+def _transport(request: "Request") -> asyncio.WriteTransport:
+    """Where an answer is written.
+
+    Raises:
+        ConnectionError: the client has left.
+    """
+    transport = request.transport
+    if transport is None or transport.is_closing():
+        raise ConnectionResetError("the client has left")
+    return transport
 
 
 class _Clock:

@@ -15,6 +15,7 @@ from typing import Final, Protocol
 
 from aiohttp import HttpVersion11, web
 
+from apiserver.serving.answers import AUDIT_ID
 from apiserver.serving.authentication import (
     Authenticator,
     ForeignPage,
@@ -44,7 +45,6 @@ class Filter(Protocol):
         """Answer a request."""
 
 
-_AUDIT_ID: Final = "Audit-Id"
 _MAX_AUDIT_ID: Final = 256
 _NO_PEER: Final = Peer(None, (), was_asked=False)
 _REMEMBERED_TARGETS: Final = 1024
@@ -78,7 +78,7 @@ def answering(shutdown: Shutdown) -> Filter:
     read = _RememberedTargets().read
 
     async def answer(request: Request, handler: Handler) -> Response:
-        request.audit_id = _audit_id(request.headers.get(_AUDIT_ID, ""))
+        request.audit_id = _audit_id(request.headers.get(AUDIT_ID, ""))
         request.info = read(request)
         peer = request.peer = _peer(request)
         try:

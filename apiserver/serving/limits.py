@@ -76,7 +76,7 @@ async def ending_in_time(request: Request, handler: Handler) -> Response:
         if not limit.expired():
             raise
     request.terminated = 504
-    if response is None or not (response.is_sent if isinstance(response, Answer) else response.prepared):
+    if not isinstance(response, Answer) or not response.is_sent:
         return _timed_out()
     if request.transport is not None:
         request.transport.abort()  # the client sees a broken answer, not a short one

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from apiserver.serving.answers import NOT_CACHED, Answer
+from apiserver.serving.answers import AUDIT_ID, NOT_CACHED, Answer
 
 if TYPE_CHECKING:
     from apiserver.serving.certificates import Peer
@@ -34,9 +34,9 @@ class Request(web.BaseRequest):
     terminated: int | None = None
 
     async def _prepare_hook(self, response: web.StreamResponse) -> None:
-        """Give a stream the headers that every answer has; no Kubernetes server says what it is made of."""
+        """Give the framework's responses the headers of every Answer; no Kubernetes server says what it is made of."""
         if self.audit_id:
-            response.headers["Audit-Id"] = self.audit_id
+            response.headers[AUDIT_ID] = self.audit_id
         response.headers.setdefault("Cache-Control", NOT_CACHED)
         response.headers.pop("Server", None)
 

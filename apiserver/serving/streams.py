@@ -82,8 +82,8 @@ async def write_stream(
         first = await anext(batches)
         if _is_websocket(request):
             return await _write_websocket(request, first, batches, encoder, count)
-        stream = Stream({"Content-Type": JSON})
-        await stream.begin(request)
+        stream = Stream(request, {"Content-Type": JSON})
+        await stream.send(request)
         with count.open(stream.status), suppress(ConnectionError, TimeoutError):
             await _write_lines(stream, first, encoder, count)
             async for batch in batches:
