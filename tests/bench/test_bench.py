@@ -19,6 +19,7 @@ from tests.cluster.binaries import UnavailableError
 from tests.cluster.client import Client, Json
 from tests.cluster.pki import CertificateAuthority
 from tests.cluster.processes import Process, free_ports
+from tests.needs import missing
 
 GPU_POD = "CPU of a GPU pod's line"
 FASTER = Row("faster", 30, 10, 2, at_least=True, unit="/s")
@@ -129,7 +130,7 @@ def bare_server(directory: Path) -> Iterator[tuple[str, Load]]:
     try:
         program = find_load()
     except UnavailableError as error:
-        pytest.skip(str(error))
+        missing(error)
     authority = CertificateAuthority(directory, "ca")
     serving = authority.serving("serving", ("127.0.0.1",))
     answers = directory / "answers.json"

@@ -9,7 +9,6 @@ from tests.needs import missing
 TESTS = Path(__file__).parents[1]
 SKIPPING = {
     "needs.py": "here it is decided",
-    "bench/test_bench.py": "the load generator",
     "cluster/test_conformance.py": "clients that the machine may have, or a registry: SkippedError says which",
 }
 """Where a test may be skipped although CI=true, and for want of what; everything else goes through `missing`."""
