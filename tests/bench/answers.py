@@ -35,6 +35,7 @@ from apiserver.serving.limits import Inflight, ending_in_time, limiting
 from apiserver.serving.server import listening, make_app
 from apiserver.serving.versions import VersionSource
 from tests.bench.loads import Load, find_load
+from tests.bench.objects import class_spec, device
 from tests.bench.rows import alternating
 from tests.cluster.client import Client
 from tests.cluster.pki import CertificateAuthority, KeyPair
@@ -54,23 +55,15 @@ def make_view() -> View:
     for index in range(CLASSES):
         view.apply_class(stored_class(index))
     for index in range(NODES):
-        devices = {"nvidia.com/L40S-000": 8}
+        devices = {device(0): 8}
         view.apply_node(Node(f"gpu-{index:03}", capacity=devices, allocatable=devices))
     return view
 
 
 def stored_class(index: int, **annotations: str) -> GPUClass:
     """One of the classes."""
-    spec = {
-        "vendor": "NVIDIA",
-        "model": "L40S",
-        "mode": "vgpu",
-        "profile": "L40S-24C",
-        "memory": "24Gi",
-        "source": {"devicePlugin": {"resourceName": f"nvidia.com/L40S-{index:03}"}},
-    }
     metadata = {"name": f"class-{index:03}", "uid": f"{index:036}", "creationTimestamp": "2026-01-01T00:00:00Z"}
-    return parse_class({"metadata": {**metadata, "annotations": annotations}, "spec": spec})
+    return parse_class({"metadata": {**metadata, "annotations": annotations}, "spec": class_spec(index)})
 
 
 def serving(view: View, port: int, pair: KeyPair, authority: Path) -> AbstractAsyncContextManager[str]:

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from tests.bench.stage import NODES_OF_FIRST, Stage, device
+from tests.bench.objects import device
+from tests.bench.stage import NODES_OF_FIRST, Stage
 from tests.cluster.client import Client
 from tests.cluster.control_plane import ADMIN, ADMIN_GROUPS
 from tests.cluster.workload import pod, pod_path

@@ -7,8 +7,9 @@ from typing import Final
 
 from tests.bench.churn import PODS
 from tests.bench.loads import result
+from tests.bench.objects import device
 from tests.bench.rows import Row
-from tests.bench.stage import LIST, NODES_OF_FIRST, ONE, Stage, device
+from tests.bench.stage import LIST, NODES_OF_FIRST, ONE, Stage
 from tests.cluster.catalog import API
 from tests.cluster.client import Client
 from tests.cluster.workload import pod, pod_path

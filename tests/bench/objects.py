@@ -11,6 +11,18 @@ CLASS_COUNT: Final = 50
 TIME: Final = "2026-01-01T00:00:00Z"
 
 
+def class_spec(index: int) -> Json:
+    """What a class that is sold says: a vGPU with its resource name."""
+    return {
+        "vendor": "NVIDIA",
+        "model": "L40S",
+        "mode": "vgpu",
+        "profile": "L40S-24C",
+        "memory": "24Gi",
+        "source": {"devicePlugin": {"resourceName": device(index)}},
+    }
+
+
 def class_object(index: int) -> Json:
     """A stored class."""
     return {

@@ -11,9 +11,10 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 from tests.bench.churn import PODS
+from tests.bench.objects import device
 from tests.bench.pods import raw_pod
-from tests.bench.rows import ROUNDS, Row
-from tests.bench.stage import LIST, NODES_OF_FIRST, PAGE, Stage, device
+from tests.bench.rows import Row, alternating
+from tests.bench.stage import LIST, NODES_OF_FIRST, PAGE, Stage
 from tests.cluster.catalog import API
 from tests.cluster.client import Client, Json
 from tests.cluster.control_plane import ADMIN, ADMIN_GROUPS
@@ -34,14 +35,14 @@ def measure(stage: Stage, wanted: str) -> Iterator[Row]:
     if not any(wanted in what for what in WORDS):
         return
     with stage.catalog.client() as reader:
-        before = _latency(reader)
+        (before,) = alternating([lambda: _latency(reader)])
         requested = _requested(reader)
         started = time.monotonic()
         size = _create(stage) / COUNT / 1000
         seconds = time.monotonic() - started
         wait_for(lambda: _requested(reader) == requested + COUNT // GPU_POD_EVERY, "the catalog to count every pod")
-        after = _latency(reader)
-    naive = statistics.median(_list_all(stage.control_plane.client) for _ in range(NAIVE_ROUNDS))
+        (after,) = alternating([lambda: _latency(reader)])
+    (naive,) = alternating([lambda: _list_all(stage.control_plane.client)], rounds=NAIVE_ROUNDS, warm_up=False)
     note = f"created in {seconds:.0f} s, {size:.1f} kB each as stored, bound to {NODES_OF_FIRST} nodes"
     rows = (
         Row(LATENCY, after, before, 1.1, at_least=False, unit="ms", note=note),
@@ -83,16 +84,13 @@ def _requested(reader: Client) -> int:
 
 
 def _latency(reader: Client) -> float:
-    """Milliseconds of a list: the median of the rounds' medians, without the first."""
-    medians = []
-    for _ in range(ROUNDS + 1):
-        delays = []
-        for _ in range(LISTS):
-            started = time.perf_counter()
-            reader.request("GET", f"{API}/{LIST}").raise_for_status()
-            delays.append((time.perf_counter() - started) * 1000)
-        medians.append(statistics.median(delays))
-    return statistics.median(medians[1:])
+    """Median milliseconds of a list."""
+    delays = []
+    for _ in range(LISTS):
+        started = time.perf_counter()
+        reader.request("GET", f"{API}/{LIST}").raise_for_status()
+        delays.append((time.perf_counter() - started) * 1000)
+    return statistics.median(delays)
 
 
 def _list_all(client: Client) -> float:

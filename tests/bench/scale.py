@@ -10,12 +10,13 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from tests.bench.objects import CLASS_COUNT
 from tests.bench.replay import CLASSES_PATH, FIRST_PATH, NODES_PATH, PODS_PATH
-from tests.bench.rows import ROUNDS, Row
+from tests.bench.rows import Row, alternating
 from tests.bench.watchers import resident_kilobytes
 from tests.cluster.processes import Process, free_ports
 
@@ -56,7 +57,7 @@ def measure(wanted: str) -> Iterator[Row]:
     with contextlib.ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-")))
         sizes = [stack.enter_context(replayed(directory, pods)) for pods in SIZES]
-        medians = _latencies(sizes)
+        medians = alternating([partial(_latency, size.port) for size in sizes])
         largest = sizes[-1]
         memory = resident_kilobytes(largest.pid) / 1000
         peak = resident_kilobytes(largest.pid, peak=True) / 1000
@@ -94,16 +95,8 @@ def replayed(directory: Path, pods: int) -> Iterator[Size]:
         yield Size(port, ours.pid, replay_port, sync_seconds)
 
 
-def _latencies(sizes: list[Size]) -> list[float]:
-    """Milliseconds of a list at each size: the median of the rounds' medians."""
-    seen: list[list[float]] = [[] for _ in sizes]
-    for _ in range(ROUNDS + 1):
-        for size, medians in zip(sizes, seen, strict=True):
-            medians.append(_latency(size.port))
-    return [statistics.median(medians[1:]) for medians in seen]
-
-
 def _latency(port: int) -> float:
+    """Median milliseconds of a list."""
     delays = []
     with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port, timeout=30)) as connection:
         for _ in range(LISTS):

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.bench.loads import HERE, Load
+from tests.bench.objects import class_spec, device
 from tests.cluster.binaries import Module, find_program
 from tests.cluster.catalog import API, CatalogServer
 from tests.cluster.client import Client, Json
@@ -134,26 +135,11 @@ def staged(control_plane: ControlPlane, catalog: CatalogServer, program: Path) -
 def make_classes(client: Client) -> None:
     """100 classes; the first is on 50 nodes, the next nine on five each, the others on none."""
     for index in range(CLASSES):
-        spec = {
-            "vendor": "NVIDIA",
-            "model": "L40S",
-            "mode": "vgpu",
-            "profile": "L40S-24C",
-            "memory": "24Gi",
-            "source": {"devicePlugin": {"resourceName": device(index)}},
-        }
-        metadata = {"name": f"class-{index:03}"}
-        client.post(
-            STORED, {"apiVersion": "cozystack.io/v1alpha1", "kind": "GPUClass", "metadata": metadata, "spec": spec}
-        )
+        stored = {"metadata": {"name": f"class-{index:03}"}, "spec": class_spec(index)}
+        client.post(STORED, {"apiVersion": "cozystack.io/v1alpha1", "kind": "GPUClass", **stored})
     for index in range(NODES_OF_FIRST):
         capacity = {device(0): 8, device(1 + index % 9): 8}
         create_node(client, node(f"gpu-{index:03}", capacity=capacity))
-
-
-def device(index: int) -> str:
-    """The resource name of a class."""
-    return f"nvidia.com/L40S-{index:03}"
 
 
 def make_fischers(client: Client, size: int) -> None:
