@@ -78,7 +78,7 @@ def merge(lines: Iterable[Json], written: Iterable[Written], began: float, ended
     found |= _unseen_ends(lost, found)
     times = _Times(exact, began, ended)
     ordered = sorted(found.items(), key=lambda each: each[0][2])
-    return [Version(version, kind, name, obj, times.of(version)) for (kind, name, version), obj in ordered]
+    return [Version(version, kind, name, obj, times.of(kind, name, version)) for (kind, name, version), obj in ordered]
 
 
 def _unseen_ends(
@@ -97,18 +97,19 @@ class _Times:
     """When versions came to be.
 
     A deletion whose version nobody knows says nothing of its neighbours: a change whose answer was lost may have come
-    before it and have a later version than the one it was given.
+    before it and have a later version than the one it was given. Nor is that version its own: two deletions with
+    nothing between them are given the same.
     """
 
     def __init__(self, notes: Sequence[Written], began: float, ended: float) -> None:
-        self._noted = {note.version: (note.asked, note.answered) for note in notes}
+        self._noted = {(note.kind, note.name, note.version): (note.asked, note.answered) for note in notes}
         self._notes = sorted((each for each in notes if each.version % 1 == 0), key=lambda each: each.version)
         self._versions = [note.version for note in self._notes]
         self._began, self._ended = began, ended
 
-    def of(self, version: float) -> Span:
-        if version in self._noted:
-            return self._noted[version]
+    def of(self, kind: str, name: str, version: float) -> Span:
+        if (kind, name, version) in self._noted:
+            return self._noted[kind, name, version]
         index = bisect_left(self._versions, version)
         before = self._notes[index - 1].asked if index else self._began
         after = self._notes[index].answered if index < len(self._notes) else self._ended

@@ -42,10 +42,18 @@ def history() -> History:
         line("delete", "pods", 5, pod("p", node="n1", requests={CARD: 2})),
         line("update", "nodes", 6, stored(10)),
     ]
-    times = {1: 9, 2: 10, 3: 20, 4: 20, 5: 30, 6: 100}
-    written = [Written("nodes", "n", version, at, at + 0.1, stored(0)) for version, at in times.items()]
-    kept = [each for each in merge(lines, written, 0, 200) if each.name != "n"]
-    return History(kept, 200)
+    written = [
+        Written(
+            each["resource"],
+            each["object"]["metadata"]["name"],
+            float(each["resourceVersion"]),
+            at,
+            at + 0.1,
+            None if each["type"] == "delete" else each["object"],
+        )
+        for each, at in zip(lines, (9, 10, 20, 20, 30, 100), strict=True)
+    ]
+    return History(merge(lines, written, 0, 200), 200)
 
 
 def told(at: float, *, is_list: bool = True, **answered: Figures) -> Told:
@@ -125,6 +133,19 @@ def test_a_deletion_says_nothing_of_a_change_before_it_whose_answer_was_lost() -
     assert [(each.version, each.came) for each in merged] == [(7, (1, 2)), (8, (1, 21)), (9, (20, 21)), (10, (30, 31))]
     unseen = merge([line("update", "nodes", 8, stored(9))], written, 0, 100)
     assert {each.version: each.came for each in unseen}[8] == (1, 31)
+
+
+def test_deletions_one_after_the_other_keep_their_times() -> None:
+    """With nothing between them the writer gives both the same place, and yet the second came later."""
+    p, c = pod("p", node="n1"), gpu_class("a", CARD)
+    written = [
+        Written("pods", "p", 7, 1, 2, p),
+        Written("gpuclasses", "a", 8, 3, 4, c),
+        Written("pods", "p", 8.5, 20, 21, None),
+        Written("gpuclasses", "a", 8.5, 30, 31, None),
+    ]
+    ends = [(each.name, each.came) for each in merge([], written, 0, 100) if each.object is None]
+    assert ends == [("p", (20, 21)), ("a", (30, 31))]
 
 
 def test_an_end_that_nobody_was_told() -> None:
