@@ -242,7 +242,11 @@ class Live:
 
     def untold(self) -> str | None:
         """Why no true answer about classes can be given now, or None when one can."""
-        return self.unsynced() or self.stale()
+        for each in self._reflectors:  # every request asks: only what is wrong is put into words
+            if not each.is_within(self._pace.stale):
+                return self.unsynced() or self.stale()
+        is_settled = self._kubevirts is None or self._kubevirts.settled()
+        return None if self._reflectors and is_settled else self.unsynced()
 
     def tenants_problem(self) -> str | None:
         """Why nothing true can be said of namespaces and budgets now, or None when it can, or nobody asks for it."""

@@ -381,6 +381,11 @@ class Reflector(Generic[T]):
         """Seconds since the latest time up to which the handler is known to have been told everything."""
         return self._freshness.age(_now())
 
+    def is_within(self, seconds: float) -> bool:
+        """Whether everything was listed once, and the age is no more than so many seconds."""
+        age = self._freshness.age(_now())
+        return age is not None and age <= seconds
+
     async def wait_synced(self) -> None:
         """Wait for the first complete list."""
         await self._synced.wait()
