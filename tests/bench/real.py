@@ -5,19 +5,22 @@ No kubelet runs: the pods are created bound to a node and stay Pending, which co
 
 import json
 import statistics
+import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
+from tests.bench.allocations import CRATE, VERSION, find_allocations, run
 from tests.bench.churn import PODS
-from tests.bench.objects import device
+from tests.bench.objects import class_object, device
 from tests.bench.pods import raw_pod
 from tests.bench.rows import Row, alternating
 from tests.bench.stage import LIST, NODES_OF_FIRST, PAGE, Stage
-from tests.cluster.catalog import API
+from tests.cluster.binaries import UnavailableError
+from tests.cluster.catalog import API, GROUP_VERSION
 from tests.cluster.client import Client, Json
-from tests.cluster.control_plane import ADMIN, ADMIN_GROUPS
+from tests.cluster.control_plane import ADMIN, ADMIN_GROUPS, ControlPlane
 from tests.cluster.waiting import wait_for
 
 COUNT: Final = 10_000
@@ -27,7 +30,8 @@ NAIVE_ROUNDS: Final = 3
 GPU_POD_EVERY: Final = 50
 LATENCY: Final = "latency of a list at 10,000 real pods, against none"
 NAIVE: Final = "a list, against listing and decoding all of 10,000 real pods in Python"
-WORDS: Final = (LATENCY, NAIVE)
+ALLOCATIONS: Final = f"kubectl get gpuclasses, against {CRATE} at 10,000 real pods"
+WORDS: Final = (LATENCY, NAIVE, ALLOCATIONS)
 
 
 def measure(stage: Stage, wanted: str) -> Iterator[Row]:
@@ -49,6 +53,39 @@ def measure(stage: Stage, wanted: str) -> Iterator[Row]:
         Row(NAIVE, after, naive, None, at_least=False, unit="ms", note="in one request of kube-apiserver's JSON"),
     )
     yield from (row for row in rows if wanted in row.what)
+    if wanted in ALLOCATIONS:
+        yield from _beside_allocations(stage.control_plane)
+
+
+def _beside_allocations(control_plane: ControlPlane) -> Iterator[Row]:
+    """Both as a user types them, each a process of its own; no row, and the reason said, without the other one."""
+    try:
+        program = find_allocations(_complain)
+    except UnavailableError as error:
+        _complain(f"No row {ALLOCATIONS!r}: {error}")
+        return
+    kubectl, cache = str(control_plane.binaries.kubectl), control_plane.kubeconfig.with_suffix(".cache")
+    kind = f"{LIST}.{GROUP_VERSION.partition('/')[0]}"
+    ours_memory: list[float] = []
+    other_memory: list[float] = []
+
+    def ours() -> float:
+        done = run(
+            [kubectl, f"--cache-dir={cache}", "get", kind],
+            control_plane.kubeconfig,
+            class_object(0)["metadata"]["name"],
+        )
+        ours_memory.append(done.memory_mb)
+        return done.seconds
+
+    def other() -> float:
+        done = run([str(program), "--resource-name", device(0)], control_plane.kubeconfig, device(0))
+        other_memory.append(done.memory_mb)
+        return done.seconds
+
+    ours_seconds, other_seconds = alternating([ours, other], rounds=NAIVE_ROUNDS)
+    note = f"{VERSION}; as processes, {max(ours_memory):.0f} MB and {max(other_memory):.0f} MB resident at most"
+    yield Row(ALLOCATIONS, ours_seconds, other_seconds, None, at_least=False, unit="s", note=note)
 
 
 def _create(stage: Stage) -> int:
@@ -100,3 +137,7 @@ def _list_all(client: Client) -> float:
     if len(items) < COUNT:
         raise LookupError(f"only {len(items)} pods are there")
     return (time.perf_counter() - started) * 1000
+
+
+def _complain(text: str) -> None:
+    sys.stderr.write(f"{text}\n")

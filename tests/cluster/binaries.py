@@ -62,8 +62,7 @@ class Module:
         for name in ("go.mod", "go.sum", "main.go"):
             with contextlib.suppress(FileNotFoundError):
                 key.update((self.directory / name).read_bytes())
-        root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-        return root / "gpuclass-catalog" / f"{self.name}-{key.hexdigest()[:12]}"
+        return user_cache() / f"{self.name}-{key.hexdigest()[:12]}"
 
     @property
     def linker_flags(self) -> str:
@@ -87,6 +86,11 @@ PACKAGES = {
     "kube-controller-manager": (KUBE, "k8s.io/kubernetes/cmd/kube-controller-manager"),
     "kubectl": (KUBE, "k8s.io/kubernetes/cmd/kubectl"),
 }
+
+
+def user_cache() -> Path:
+    """Where programs that take minutes to build are kept from run to run."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gpuclass-catalog"
 
 
 def find_binaries(announce: Callable[[str], None]) -> Binaries:
