@@ -242,11 +242,7 @@ class Live:
 
     def untold(self) -> str | None:
         """Why no true answer about classes can be given now, or None when one can."""
-        for each in self._reflectors:  # every request asks: only what is wrong is put into words
-            if not each.is_within(self._pace.stale):
-                return self.unsynced() or self.stale()
-        is_settled = self._kubevirts is None or self._kubevirts.settled()
-        return None if self._reflectors and is_settled else self.unsynced()
+        return self.unsynced() or self.stale()
 
     def tenants_problem(self) -> str | None:
         """Why nothing true can be said of namespaces and budgets now, or None when it can, or nobody asks for it."""
@@ -293,7 +289,7 @@ def _out_of_date(reflectors: Sequence[Reflector[Any]], stale: float) -> str | No
     old = [
         f"{each.collection.name} ({each.age:.0f} s old{f': {each.last_error}' if each.last_error else ''})"
         for each in reflectors
-        if each.age is not None and each.age > stale
+        if each.is_older(stale)
     ]
     return f"out of date: {'; '.join(old)}" if old else None
 

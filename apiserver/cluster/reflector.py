@@ -381,10 +381,10 @@ class Reflector(Generic[T]):
         """Seconds since the latest time up to which the handler is known to have been told everything."""
         return self._freshness.age(_now())
 
-    def is_within(self, seconds: float) -> bool:
-        """Whether everything was listed once, and the age is no more than so many seconds."""
+    def is_older(self, seconds: float) -> bool:
+        """Whether there was a complete list, and the age is more than so many seconds."""
         age = self._freshness.age(_now())
-        return age is not None and age <= seconds
+        return age is not None and age > seconds
 
     async def wait_synced(self) -> None:
         """Wait for the first complete list."""
@@ -410,8 +410,7 @@ class Reflector(Generic[T]):
                 self._freshness.probed(began, self._decoder.version(response.body))
             except ClusterError as error:
                 logger.debug("%s: how new it is could not be asked: %s", self.collection.name, error)
-            age = self.age
-            if age is not None and age > self._pace.stale and self._stream_limit is not None:
+            if self._stream_limit is not None and self.is_older(self._pace.stale):
                 self._stream_limit.reschedule(_now())
 
     async def _follow(self) -> NoReturn:
@@ -573,7 +572,7 @@ class Reflector(Generic[T]):
         self.counters.failures += 1
         self._failures_in_a_row += 1
         # What is old already is made new by a list at once, by a watch only with its next bookmark.
-        is_old = (self.age or 0) > self._pace.stale / 2
+        is_old = self.is_older(self._pace.stale / 2)
         self._must_list = self._must_list or is_old or must_list_after(error, self._failures_in_a_row)
         message = str(error)
         level = logging.DEBUG if message == self.last_error else logging.WARNING
