@@ -77,7 +77,7 @@ def measure(wanted: str, seconds: float) -> Iterator[Row]:
         yield from races.measure(stage, seconds, wanted)
         yield from freshness.measure(stage, wanted)
         yield from watchers.measure(stage, wanted)
-        yield from real.measure(stage, wanted)
+        yield from real.measure(stage, wanted, _complain)
 
 
 def _say(text: str) -> None:

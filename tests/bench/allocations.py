@@ -11,11 +11,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
-from tests.cluster.binaries import UnavailableError, locked, user_cache
+from tests.cluster.binaries import UnavailableError, locked, run_build, user_cache
 
 CRATE: Final = "kubectl-view-allocations"
 VERSION: Final = "3.1.0"
-BUILD_TIMEOUT_SECONDS: Final = 1800
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +46,7 @@ def find_allocations(announce: Callable[[str], None]) -> Path:
         if not program.is_file():
             announce(f"Building {CRATE} {VERSION} into {root}: once, some minutes.")
             command = [cargo, "install", CRATE, f"--version={VERSION}", "--locked", f"--root={root}"]
-            try:
-                subprocess.run(command, check=True, capture_output=True, text=True, timeout=BUILD_TIMEOUT_SECONDS)
-            except subprocess.CalledProcessError as error:
-                raise UnavailableError(f"{CRATE} cannot be built:\n{error.stderr[-2000:]}") from error
-            except subprocess.TimeoutExpired as error:
-                raise UnavailableError(f"{CRATE} was not built within {BUILD_TIMEOUT_SECONDS} s") from error
+            run_build(CRATE, command, root)
     return program
 
 

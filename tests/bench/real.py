@@ -5,13 +5,12 @@ No kubelet runs: the pods are created bound to a node and stay Pending, which co
 
 import json
 import statistics
-import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
-from tests.bench.allocations import CRATE, VERSION, find_allocations, run
+from tests.bench.allocations import CRATE, VERSION, Run, find_allocations, run
 from tests.bench.churn import PODS
 from tests.bench.objects import class_object, device
 from tests.bench.pods import raw_pod
@@ -34,8 +33,8 @@ ALLOCATIONS: Final = f"kubectl get gpuclasses, against {CRATE} at 10,000 real po
 WORDS: Final = (LATENCY, NAIVE, ALLOCATIONS)
 
 
-def measure(stage: Stage, wanted: str) -> Iterator[Row]:
-    """Read, create the pods, and read again."""
+def measure(stage: Stage, wanted: str, announce: Callable[[str], None]) -> Iterator[Row]:
+    """Read, create the pods, and read again; `announce` is told before a build, and of a row that cannot be."""
     if not any(wanted in what for what in WORDS):
         return
     with stage.catalog.client() as reader:
@@ -54,38 +53,37 @@ def measure(stage: Stage, wanted: str) -> Iterator[Row]:
     )
     yield from (row for row in rows if wanted in row.what)
     if wanted in ALLOCATIONS:
-        yield from _beside_allocations(stage.control_plane)
+        yield from _beside_allocations(stage.control_plane, announce)
 
 
-def _beside_allocations(control_plane: ControlPlane) -> Iterator[Row]:
+def _beside_allocations(control_plane: ControlPlane, announce: Callable[[str], None]) -> Iterator[Row]:
     """Both as a user types them, each a process of its own; no row, and the reason said, without the other one."""
     try:
-        program = find_allocations(_complain)
+        program = find_allocations(announce)
     except UnavailableError as error:
-        _complain(f"No row {ALLOCATIONS!r}: {error}")
+        announce(f"No row {ALLOCATIONS!r}: {error}")
         return
-    kubectl, cache = str(control_plane.binaries.kubectl), control_plane.kubeconfig.with_suffix(".cache")
-    kind = f"{LIST}.{GROUP_VERSION.partition('/')[0]}"
-    ours_memory: list[float] = []
-    other_memory: list[float] = []
+    kubeconfig = control_plane.kubeconfig
+    cache = f"--cache-dir={kubeconfig.with_suffix('.cache')}"
+    kubectl = [str(control_plane.binaries.kubectl), cache, "get", f"{LIST}.{GROUP_VERSION.partition('/')[0]}"]
+    allocations = [str(program), "--resource-name", device(0)]
+    ours: list[Run] = []
+    other: list[Run] = []
 
-    def ours() -> float:
-        done = run(
-            [kubectl, f"--cache-dir={cache}", "get", kind],
-            control_plane.kubeconfig,
-            class_object(0)["metadata"]["name"],
-        )
-        ours_memory.append(done.memory_mb)
-        return done.seconds
+    def seconds(runs: list[Run], command: list[str], expected: str) -> float:
+        runs.append(run(command, kubeconfig, expected))
+        return runs[-1].seconds
 
-    def other() -> float:
-        done = run([str(program), "--resource-name", device(0)], control_plane.kubeconfig, device(0))
-        other_memory.append(done.memory_mb)
-        return done.seconds
-
-    ours_seconds, other_seconds = alternating([ours, other], rounds=NAIVE_ROUNDS)
-    note = f"{VERSION}; as processes, {max(ours_memory):.0f} MB and {max(other_memory):.0f} MB resident at most"
-    yield Row(ALLOCATIONS, ours_seconds, other_seconds, None, at_least=False, unit="s", note=note)
+    medians = alternating(
+        [
+            lambda: seconds(ours, kubectl, class_object(0)["metadata"]["name"]),
+            lambda: seconds(other, allocations, device(0)),
+        ],
+        rounds=NAIVE_ROUNDS,
+    )
+    ours_mb, other_mb = (max(each.memory_mb for each in runs) for runs in (ours, other))
+    note = f"{VERSION}; as processes, {ours_mb:.0f} MB and {other_mb:.0f} MB resident at most"
+    yield Row(ALLOCATIONS, medians[0], medians[1], None, at_least=False, unit="s", note=note)
 
 
 def _create(stage: Stage) -> int:
@@ -137,7 +135,3 @@ def _list_all(client: Client) -> float:
     if len(items) < COUNT:
         raise LookupError(f"only {len(items)} pods are there")
     return (time.perf_counter() - started) * 1000
-
-
-def _complain(text: str) -> None:
-    sys.stderr.write(f"{text}\n")

@@ -11,7 +11,7 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -182,16 +182,26 @@ def _build(go: str, module: Module, package: str, path: Path) -> None:
     unfinished = path.with_name(f".{path.name}.{os.getpid()}")
     command = [go, "build", "-trimpath", f"-ldflags={module.linker_flags}", "-o", str(unfinished), package]
     try:
-        subprocess.run(
-            command, cwd=module.directory, check=True, capture_output=True, text=True, timeout=BUILD_TIMEOUT_SECONDS
-        )
+        run_build(path.name, command, module.directory)
         unfinished.replace(path)
-    except subprocess.CalledProcessError as error:
-        raise UnavailableError(f"{path.name} cannot be built:\n{error.stderr[-2000:]}") from error
-    except subprocess.TimeoutExpired as error:
-        raise UnavailableError(f"{path.name} was not built within {BUILD_TIMEOUT_SECONDS} s") from error
     finally:
         unfinished.unlink(missing_ok=True)
+
+
+def run_build(name: str, command: Sequence[str], directory: Path) -> None:
+    """Run the command that builds a program, in a directory.
+
+    Raises:
+        UnavailableError: it fails, or takes too long.
+    """
+    try:
+        subprocess.run(
+            command, cwd=directory, check=True, capture_output=True, text=True, timeout=BUILD_TIMEOUT_SECONDS
+        )
+    except subprocess.CalledProcessError as error:
+        raise UnavailableError(f"{name} cannot be built:\n{error.stderr[-2000:]}") from error
+    except subprocess.TimeoutExpired as error:
+        raise UnavailableError(f"{name} was not built within {BUILD_TIMEOUT_SECONDS} s") from error
 
 
 @contextlib.contextmanager
