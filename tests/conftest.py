@@ -1,10 +1,12 @@
-"""Options of the whole test run, and the browser that tests of several directories look with."""
+"""Options of the whole test run, what every test puts back, and the browser that tests of several directories use."""
 
+import logging
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
 
+from apiserver.cluster.reflector import FAILURES
 from tests.cluster.binaries import UnavailableError
 from tests.needs import missing
 from tests.page.chromium import Tab, find_chromium, opened, started
@@ -40,6 +42,15 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         session.config.stash[CHROMIUM] = find_chromium()
     except UnavailableError as error:
         session.config.stash[CHROMIUM] = error
+
+
+@pytest.fixture(autouse=True)
+def verbosity() -> Iterator[None]:
+    """What the program's loggers tell, as it was before a test that ran a command in this process."""
+    levels = {name: logging.getLogger(name).level for name in ("apiserver", FAILURES)}
+    yield
+    for name, level in levels.items():
+        logging.getLogger(name).setLevel(level)
 
 
 @pytest.fixture(scope="session")

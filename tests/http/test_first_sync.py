@@ -1,8 +1,6 @@
 """What a person is told of a cluster that cannot be read, and while it is read."""
 
 import asyncio
-import logging
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,7 +8,6 @@ import pytest
 from aiohttp import web
 
 from apiserver.cluster.live import Live
-from apiserver.cluster.reflector import FAILURES
 from apiserver.inputs import InputError, make_view
 from apiserver.printing.firstsync import following, reading
 from apiserver.settings import Input, Settings
@@ -30,13 +27,6 @@ class OfClasses:
         """Refuse."""
         refusal = self.refusal if request.path.endswith("/gpuclasses") else Refusal(500)
         return await refusal.answer(request, closing)
-
-
-@pytest.fixture(autouse=True)
-def loud() -> Iterator[None]:
-    """The log as it was."""
-    yield
-    logging.getLogger(FAILURES).setLevel(logging.NOTSET)
 
 
 def settings_of(directory: Path, url: str) -> Settings:
