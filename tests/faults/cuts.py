@@ -154,17 +154,22 @@ def expire(stage: Stage, noted: Noted) -> None:
     back = time.time()
     noted.recoveries.append(stage.recover(back))
     for server, offset in zip(stage.servers, offsets, strict=True):
-        # The figures may be right before every watch has been refused: each is begun anew in its own time.
-        kinds = wait_for(functools.partial(_expired, server.log, offset), "410 on the watches of nodes and pods")
+        # The figures may be right before every watch has been refused: each is begun anew in its own time. Cut off
+        # before it is, it would list when the next storm is over, and no watch of its would be refused there.
+        kinds = wait_for(functools.partial(_expired, server.log, offset), "410 and a new list of nodes and of pods")
         noted.facts.append(f"410 on the watches of {', '.join(kinds)}")
 
 
 def _expired(log: Path, offset: int) -> list[str]:
-    """The kinds whose watches were answered 410, as the log says from an offset on; none while one is missing."""
+    """The kinds whose watches were answered 410 and that go on, as the log says from an offset; none if one lacks."""
     with log.open() as file:
         file.seek(offset)
-        lines = [line for line in file if "410" in line or "too old resource version" in line]
-    kinds = [kind for kind in ("gpuclasses", "nodes", "pods") if any(f"{kind}:" in line for line in lines)]
+        text = file.read()
+    kinds = [
+        kind
+        for kind in ("gpuclasses", "nodes", "pods")
+        if f" {kind}: going on at version " in text.partition(f" {kind}: 410 Expired: ")[2]
+    ]
     return kinds if {"nodes", "pods"} <= {*kinds} else []
 
 
