@@ -276,7 +276,7 @@ def wait_until_shown(api: Client, **wanted: int) -> None:
     def is_shown() -> bool:
         items = [item for name in (RED, BLUE) for item in api.items(offers(name))]
         shown = [
-            {"orderable": item["orderable"], "remaining": item["budget"].get("class", {}).get("remaining")}
+            {"orderable": item.get("orderable"), "remaining": item["budget"].get("class", {}).get("remaining")}
             for item in items
         ]
         return shown == [wanted, wanted]
