@@ -1,13 +1,15 @@
 """Options of the whole test run, what every test puts back, and the browser that tests of several directories use."""
 
+import asyncio
 import logging
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
 from apiserver.cluster.reflector import FAILURES
 from tests.cluster.binaries import UnavailableError
+from tests.loops import PatientLoop
 from tests.needs import missing
 from tests.page.chromium import Tab, find_chromium, opened, started
 
@@ -20,6 +22,11 @@ USUAL_SECONDS = 120
 def pytest_addoption(parser: pytest.Parser) -> None:
     """`--update-golden` takes what is served now as what is expected, to be read as a diff before it is committed."""
     parser.addoption("--update-golden", action="store_true", help="write the files of tests/golden anew")
+
+
+def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """The loop of every asynchronous test."""
+    return {"patient": PatientLoop}
 
 
 @pytest.hookimpl(trylast=True)

@@ -19,6 +19,7 @@ import aiohttp
 import pytest
 
 from apiserver.serving.versions import is_surely_later
+from tests import loops
 from tests.cluster.binaries import Binaries
 from tests.cluster.catalog import CatalogServer, manifests
 from tests.cluster.client import ApiError, Client, Json
@@ -303,7 +304,7 @@ def test_a_tenant_sees_only_its_own(api: Client, control_plane: ControlPlane, us
             assert (BLUE if user == RED else RED) not in answer.body.decode()
     for accept in ("application/json", TABLE):
         require_own(user, seen_over_http(control_plane, api, user, accept))
-    require_own(user, asyncio.run(seen_over_websocket(control_plane, api, user)))
+    require_own(user, loops.run(seen_over_websocket(control_plane, api, user)))
 
 
 @pytest.mark.usefixtures("shop")

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from kubernetes_asyncio import client, config, dynamic, watch
 
+from tests import loops
 from tests.cluster.binaries import Module
 from tests.cluster.control_plane import ADMIN, ADMIN_GROUPS
 from tests.cluster.workload import STORED, gpu_class
@@ -145,7 +146,7 @@ def find_official_client() -> Path:
 
 
 CHECKS: Final = (
-    Check("kubernetes_asyncio's watch", lambda stage: asyncio.run(_watch(stage)), needs_splitter=True),
-    Check("kubernetes_asyncio's dynamic client", lambda stage: asyncio.run(_use_dynamic(stage)), needs_splitter=True),
+    Check("kubernetes_asyncio's watch", lambda stage: loops.run(_watch(stage)), needs_splitter=True),
+    Check("kubernetes_asyncio's dynamic client", lambda stage: loops.run(_use_dynamic(stage)), needs_splitter=True),
     Check("official Python client's dynamic client", _official, needs_splitter=True),
 )

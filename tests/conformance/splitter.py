@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Coroutine, Iterator
 from typing import Any, Final, Self
 from urllib.parse import parse_qs, urlsplit
 
+from tests import loops
 from tests.cluster.catalog import NAME, NAMESPACE, CatalogServer, Endpoint
 from tests.cluster.control_plane import FRONT_PROXY, ControlPlane
 from tests.cluster.pki import file_name
@@ -49,7 +50,7 @@ class Splitter:
         self.for_others: Iterator[int] = itertools.repeat(0)
         self.for_watches: Iterator[int] = itertools.repeat(1)
         self.watches: list[int] = []
-        self._thread = threading.Thread(target=lambda: asyncio.run(self._run()), daemon=True)
+        self._thread = threading.Thread(target=lambda: loops.run(self._run()), daemon=True)
         self._started = threading.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._ending = asyncio.Event()

@@ -8,6 +8,7 @@ from typing import Final
 
 from aiohttp import ClientSession, ClientWebSocketResponse, TCPConnector, WSMsgType
 
+from tests import loops
 from tests.cluster.client import Json
 from tests.cluster.control_plane import ADMIN, ADMIN_GROUPS
 from tests.cluster.workload import STORED
@@ -64,8 +65,8 @@ async def _next_event(socket: ClientWebSocketResponse, label: str | None, *, aft
 
 def _replay(stage: Stage, protocols: Sequence[str]) -> None:
     """Ours is told as kube-apiserver tells of the stored kind."""
-    protocol, events = asyncio.run(_follow(stage, CLASSES, protocols))
-    judge, judged = asyncio.run(_follow(stage, STORED, protocols))
+    protocol, events = loops.run(_follow(stage, CLASSES, protocols))
+    judge, judged = loops.run(_follow(stage, STORED, protocols))
     require_equal(protocol, judge, "the protocol agreed on")
     for event, theirs in zip(events, judged, strict=True):
         require_equal(set(event), set(theirs), "parts of an event")

@@ -19,6 +19,7 @@ from tests.cluster.catalog import API
 from tests.cluster.pki import KeyPair
 from tests.faults.figures import Figures, Json, told
 from tests.faults.judging import Told
+from tests.loops import PatientLoop
 
 T = TypeVar("T")
 CLASSES: Final = f"{API}/gpuclasses"
@@ -92,7 +93,7 @@ class Load:
         self.told: list[Told] = []
         self.refused: list[Refused] = []
         self.copies: list[Copy] = []
-        self._loop = asyncio.new_event_loop()
+        self._loop = PatientLoop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._intern: dict[tuple[tuple[str, Figures], ...], Mapping[str, Figures]] = {}
 
