@@ -113,6 +113,20 @@ class Stream(Answer):
         else:
             self.force_close()  # the end of the connection is that of the body
 
+    @property
+    def has_room(self) -> bool:
+        """Whether the client is there and takes what it is sent."""
+        transport = self._request.transport
+        return transport is not None and not transport.is_closing() and not self._request.protocol.writing_paused
+
+    def put(self, data: bytes) -> None:
+        """Send some of the body, whether the connection has room or not.
+
+        Raises:
+            ConnectionError: the client has left.
+        """
+        _transport(self._request).write(b"%x\r\n%b\r\n" % (len(data), data) if self._is_chunked else data)
+
     async def write(self, data: bytes) -> None:
         """Send some of the body, and wait until the connection has room again.
 
@@ -120,15 +134,15 @@ class Stream(Answer):
             ConnectionError: the client has left.
             TimeoutError: it takes nothing; the connection is gone.
         """
+        self.put(data)
         request = self._request
-        transport = _transport(request)
-        transport.write(b"%x\r\n%b\r\n" % (len(data), data) if self._is_chunked else data)
         if request.protocol.writing_paused:
             try:
                 async with asyncio.timeout(WRITE_SECONDS):
                     await request.writer.drain()
             except TimeoutError:
-                transport.abort()
+                if request.transport is not None:
+                    request.transport.abort()
                 raise
 
     async def end(self) -> None:

@@ -187,7 +187,7 @@ class Reading:
                 type_meta={"kind": resource.kind, "apiVersion": self._served.api_version},
             )
             count = self._traffic.watch(request, info)
-            return await write_stream(request, watch.batches(), encoder, count)
+            return await write_stream(request, watch, encoder, count)
 
     def _selection(self, query: Mapping[str, str], resource: Resource) -> Selection:
         getters = {**METADATA_FIELDS, **resource.fields}

@@ -24,8 +24,11 @@ FRESH_SECONDS: Final = 3
 
 _FRESH_POLL_SECONDS: Final = 0.05
 _MARK_SECONDS: Final = 1
-_WOKEN_AT_ONCE: Final = 32
+_WOKEN_AT_ONCE: Final = 16
 """How many of those who watch are told before somebody else has a turn."""
+
+Tell = Callable[[], bool]
+"""Tells somebody who waits the news at once, unless that cannot be done without waiting; whether it was done."""
 
 RETRY_SECONDS: Final = 0.1
 """Between two looks whether a true answer can be given."""
@@ -118,7 +121,7 @@ class ResourceStore:
         self._advanced = -math.inf
         self.watchers = 0
         self._flush: asyncio.TimerHandle | None = None
-        self._waiting: dict[asyncio.Future[None], None] = {}
+        self._waiting: dict[asyncio.Future[None], Tell] = {}
         self._opened = nullcontext(self)  # one for all requests: it holds nothing
 
     # What it is told.
@@ -274,13 +277,16 @@ class ResourceStore:
         finally:
             self.watchers -= 1
 
-    async def news(self, waiter: asyncio.Future[None]) -> None:
-        """Wait until something changes. Nothing that changes after the last look is missed, if that is the last await.
+    async def news(self, waiter: asyncio.Future[None], tell: Tell) -> None:
+        """Wait until something changes that cannot be told at once.
+
+        Nothing that changes after the last look is missed, if that is the last await.
 
         Args:
-            waiter: done when there is news; whoever else makes it so ends the waiting too.
+            waiter: done when there is such news; whoever else makes it so ends the waiting too.
+            tell: called at each change. A task that is woken for it would cost as much again.
         """
-        self._waiting[waiter] = None
+        self._waiting[waiter] = tell
         try:
             await waiter
         finally:
@@ -290,7 +296,29 @@ class ResourceStore:
         """Make everybody look who waits for news."""
         if self._waiting:
             waiting, self._waiting = self._waiting, {}
-            _wake(deque(waiting))
+            asyncio.get_running_loop().call_soon(self._wake, deque(waiting.items()))
+
+    def _wake(self, waiting: deque[tuple[asyncio.Future[None], Tell]]) -> None:
+        """Tell some now, and the others after what else has come in by then: no reader waits for all who watch."""
+        try:
+            for _ in range(min(_WOKEN_AT_ONCE, len(waiting))):
+                self._ring(*waiting.popleft())
+        finally:
+            if waiting:
+                asyncio.get_running_loop().call_soon(self._wake, waiting)
+
+    def _ring(self, waiter: asyncio.Future[None], tell: Tell) -> None:
+        """Tell one, who goes on waiting, or end its waiting: what failed here fails again there, where it belongs."""
+        if waiter.done():
+            return
+        is_told = False
+        try:
+            is_told = tell()
+        finally:
+            if is_told:
+                self._waiting[waiter] = tell
+            else:
+                waiter.set_result(None)
 
     def _update(self) -> History:
         """Bring the store up to date, and begin the history with the first complete state."""
@@ -342,16 +370,6 @@ class Stores(Protocol):
 
     def wake(self) -> None:
         """Make everybody look who waits for news."""
-
-
-def _wake(waiting: deque[asyncio.Future[None]]) -> None:
-    """Wake some now, and the others after what else has come in by then: readers need not wait for all who watch."""
-    for _ in range(min(_WOKEN_AT_ONCE, len(waiting))):
-        waiter = waiting.popleft()
-        if not waiter.done():
-            waiter.set_result(None)
-    if waiting:
-        asyncio.get_running_loop().call_soon(_wake, waiting)
 
 
 def at_version(key: Key, content: Mapping[str, Any], version: int, *, lean: bool) -> Stored:

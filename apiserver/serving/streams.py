@@ -4,7 +4,7 @@ Source: apiserver pkg/endpoints/handlers/watch.go and response.go of Kubernetes 
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -18,7 +18,7 @@ from apiserver.serving.negotiation import JSON, TABLE, Representation
 from apiserver.serving.requests import Request, Response
 from apiserver.serving.tables import INCLUDE_METADATA, INCLUDE_NONE, Layout, make_table, partial
 from apiserver.serving.traffic import WatchCount
-from apiserver.serving.watching import BOOKMARK, ERROR, INITIAL_EVENTS_END, Event
+from apiserver.serving.watching import BOOKMARK, ERROR, INITIAL_EVENTS_END, Event, Watch
 
 _EVENTS_AT_ONCE: Final = 500
 """How many events are encoded and written together; the first batch of a watch may hold a whole large collection."""
@@ -70,19 +70,26 @@ class Encoder:
         return table
 
 
-async def write_stream(
-    request: Request, batches: AsyncGenerator[Sequence[Event], None], encoder: Encoder, count: WatchCount
-) -> Response:
+async def write_stream(request: Request, watch: Watch, encoder: Encoder, count: WatchCount) -> Response:
     """Write the events to the client until they end or the client leaves.
 
     Raises:
         StatusError: the watch cannot begin; nothing was sent yet.
     """
-    async with aclosing(batches):
+    if _is_websocket(request):
+        async with aclosing(watch.batches()) as batches:
+            return await _write_websocket(request, await anext(batches), batches, encoder, count)
+    stream = Stream(request, {"Content-Type": JSON})
+
+    def put(batch: Sequence[Event]) -> bool:
+        if len(batch) > _EVENTS_AT_ONCE or not stream.has_room:
+            return False
+        stream.put(b"".join(map(encoder.encode, batch)))
+        count.sent(len(batch))
+        return True
+
+    async with aclosing(watch.batches(put)) as batches:
         first = await anext(batches)
-        if _is_websocket(request):
-            return await _write_websocket(request, first, batches, encoder, count)
-        stream = Stream(request, {"Content-Type": JSON})
         await stream.send(request)
         with count.open(stream.status), suppress(ConnectionError, TimeoutError):
             await _write_lines(stream, first, encoder, count)

@@ -10,6 +10,7 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Final
 
 from apiserver.serving.history import ADDED, DELETED, MARK, MODIFIED, Change, ForgottenError, Key, Stored
@@ -52,6 +53,15 @@ class Event:
         return self.what.body if isinstance(self.what, Stored) else None
 
 
+Sink = Callable[[Sequence[Event]], bool]
+"""Takes a batch of events if it can at once; whether it did."""
+
+
+def takes_nothing(_: Sequence[Event]) -> bool:
+    """A sink for those who ask for each batch."""
+    return False
+
+
 @dataclass(frozen=True, slots=True)
 class Watch:
     """One watch.
@@ -76,8 +86,11 @@ class Watch:
     type_meta: Mapping[str, str]
     clock: Callable[[], float] = time.monotonic
 
-    async def batches(self) -> AsyncGenerator[Sequence[Event], None]:
+    async def batches(self, sink: Sink = takes_nothing) -> AsyncGenerator[Sequence[Event], None]:
         """The events, as they come, those that come together in one batch. The first may be empty.
+
+        Args:
+            sink: offered, while the next batch is waited for, what there is to tell; what it takes does not come again.
 
         Raises:
             StatusError: the watch cannot begin; only before the first batch.
@@ -86,13 +99,13 @@ class Watch:
             await self.store.wait_until_fresh(self.options.resource_version)
             history, version = self.store.history, self.options.resource_version
             first: Sequence[Event] = ()
-            position, is_taken_up = history.end, False
+            place = _Place(history.end)
             if version is None or self.options.send_initial_events:
                 first = self._initial()
             elif (own := history.position(version)) is not None:
-                position = own
+                place.position = own
             elif is_surely_later(version, than=self.store.horizon):
-                first, is_taken_up = [*self._initial(), *self._gone()], True
+                first, place.is_taken_up = [*self._initial(), *self._gone()], True
             else:
                 message = f"too old resource version: {version} ({self.store.horizon})"
                 yield [Event(ERROR, Expired(message).body())]
@@ -100,13 +113,14 @@ class Watch:
             yield first
             alarm = _Alarm(self.clock)
             try:
-                async for batch in self._follow(position, alarm, is_taken_up=is_taken_up):
+                async for batch in self._follow(place, alarm, sink):
                     yield batch
             finally:
                 alarm.stop()
 
-    async def _follow(self, position: int, alarm: "_Alarm", *, is_taken_up: bool) -> AsyncIterator[Sequence[Event]]:
+    async def _follow(self, place: "_Place", alarm: "_Alarm", sink: Sink) -> AsyncIterator[Sequence[Event]]:
         ends = self.clock() + self.lasts
+        tell = partial(self._tell, place, sink)
         bookmark_at = self._next_bookmark(ends)
         is_closing = False
         while not is_closing and self.clock() < ends:
@@ -115,12 +129,11 @@ class Watch:
                 bookmark_at = -math.inf  # so that another replica can take the watch up from now
             try:
                 mark = self.store.mark() if self.clock() >= bookmark_at else None
-                changes = self.store.history.since(position)
+                changes = self.store.history.since(place.position)
             except (ForgottenError, StatusError):
                 return  # too slow for what is remembered, or no true answer at present: the client begins anew
-            position += len(changes)
-            told = fold(changes) if self.store.pause_seconds else changes
-            events = [event for change in told for event in self._told(change, is_taken_up=is_taken_up)]
+            place.position += len(changes)
+            events = self._events(fold(changes) if self.store.pause_seconds else changes, place)
             if mark is not None:
                 events.append(self._bookmark(mark))
                 bookmark_at = self._next_bookmark(ends)
@@ -128,7 +141,21 @@ class Watch:
                 yield events
                 await self._pause(ends)
             elif not changes and not is_closing:
-                await self.store.news(alarm.waiter(min(ends, bookmark_at)))
+                await self.store.news(alarm.waiter(min(ends, bookmark_at)), tell)
+
+    def _tell(self, place: "_Place", sink: Sink) -> bool:
+        """Have the sink take at once what is new; where it does not, or the watch is to end, nothing is done."""
+        if self.closing.is_set() or self.store.pause_seconds:
+            return False
+        try:
+            changes = self.store.history.since(place.position)
+        except (ForgottenError, StatusError):
+            return False
+        events = self._events(changes, place)
+        if events and not sink(events):
+            return False
+        place.position += len(changes)
+        return True
 
     async def _pause(self, ends: float) -> None:
         """Let changes come together, if the store wants it so."""
@@ -158,13 +185,16 @@ class Watch:
             if key not in present:
                 yield _last_state(known, version)
 
-    def _told(self, change: Change, *, is_taken_up: bool) -> Iterator[Event]:
-        """What of a change this watch is told; one taken up from elsewhere also of the end of what never was here."""
-        before = change.before if change.before is not None and self._selects(change.before) else None
-        if change.now is not None and change.type != DELETED and self._selects(change.now):
-            yield Event(ADDED if before is None else MODIFIED, change.now)
-        elif before is not None and (change.now is not None or is_taken_up):
-            yield _last_state(before, change.version)
+    def _events(self, changes: Iterable[Change], place: "_Place") -> list[Event]:
+        """What a watch is told of the changes; one taken up from elsewhere also of the end of what never was here."""
+        events = []
+        for change in changes:
+            before = change.before if change.before is not None and self._selects(change.before) else None
+            if change.now is not None and change.type != DELETED and self._selects(change.now):
+                events.append(Event(ADDED if before is None else MODIFIED, change.now))
+            elif before is not None and (change.now is not None or place.is_taken_up):
+                events.append(_last_state(before, change.version))
+        return events
 
     def _selects(self, item: Stored) -> bool:
         return is_selected(item, self.namespace, self.selection)
@@ -181,6 +211,19 @@ class Watch:
             return math.inf
         now, last = self.clock(), ends - LAST_BOOKMARK_SECONDS
         return min(now + BOOKMARK_SECONDS, last) if now < last else math.inf
+
+
+@dataclass(slots=True)
+class _Place:
+    """Where a watch is.
+
+    Attributes:
+        position: of the next change in the history.
+        is_taken_up: whether it began at another replica.
+    """
+
+    position: int
+    is_taken_up: bool = False
 
 
 class _Alarm:

@@ -1,8 +1,8 @@
 """Watches of a store: what is told, from which version on, and how they end."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import aclosing, suppress
 from typing import Any
 
 import pytest
@@ -334,6 +334,80 @@ async def test_too_slow(things: ResourceStore, monkeypatch: pytest.MonkeyPatch) 
     with pytest.raises(StopAsyncIteration):
         await anext(slow)
     await quick.aclose()
+
+
+async def waiting_with(batches: AsyncGenerator[Sequence[Event], None]) -> asyncio.Future[Sequence[Event]]:
+    """The next batch to come, once the watch waits for news."""
+    coming = asyncio.ensure_future(anext(batches))
+    await asyncio.sleep(0.01)
+    return coming
+
+
+async def test_told_at_once(things: ResourceStore) -> None:
+    """Who can take it is told where news is, without being woken, and of nothing twice; what it refuses comes to it."""
+    taken: list[tuple[str, str]] = []
+    has_room = True
+
+    def sink(batch: Sequence[Event]) -> bool:
+        if has_room:
+            taken.extend(told(batch))
+        return has_room
+
+    followed = watch(things, selector="x=1", resourceVersion=things.list().version)
+    async with aclosing(followed.batches(sink)) as batches:
+        assert await following(batches) == ()
+        coming = await waiting_with(batches)
+        for size in range(3):
+            things.put(("", "a"), thing("a", labels={"x": "1"}, size=size))
+            things.put(("", "b"), thing("b", size=size))
+            await asyncio.sleep(0.01)
+        things.put(("", "a"), thing("a"))
+        await asyncio.sleep(0.01)
+        assert taken == [("ADDED", "a"), ("MODIFIED", "a"), ("MODIFIED", "a"), ("DELETED", "a")]
+        assert not coming.done()
+        has_room = False
+        things.put(("", "c"), thing("c", labels={"x": "1"}))
+        assert told(await coming) == [("ADDED", "c")]
+        has_room = True
+        things.put(("", "c"), thing("c", labels={"x": "1"}, size=1))
+        assert told(await following(batches)) == [("MODIFIED", "c")]
+        coming = await waiting_with(batches)
+        followed.closing.set()
+        things.put(("", "c"), thing("c", labels={"x": "1"}, size=2))
+        assert told(await coming) == [("MODIFIED", "c")]
+    assert len(taken) == 4
+
+
+async def test_one_that_fails_at_once(things: ResourceStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sink that fails costs nobody else anything: its own watch goes on with the batch it could not take."""
+    monkeypatch.setattr(store, "_WOKEN_AT_ONCE", 1)
+    taken: list[tuple[str, str]] = []
+    failures: list[dict[str, Any]] = []
+
+    def fails(_: Sequence[Event]) -> bool:
+        raise ZeroDivisionError
+
+    def takes(batch: Sequence[Event]) -> bool:
+        taken.extend(told(batch))
+        return True
+
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: failures.append(context))
+    version = things.list().version
+    async with (
+        aclosing(watch(things, resourceVersion=version).batches(fails)) as failing,
+        aclosing(watch(things, resourceVersion=version).batches(takes)) as other,
+    ):
+        for batches in (failing, other):
+            assert await following(batches) == ()
+        coming, never = await waiting_with(failing), await waiting_with(other)
+        things.put(("", "c"), thing("c"))
+        assert told(await coming) == [("ADDED", "c")]
+        await asyncio.sleep(0.01)
+        assert taken == [("ADDED", "c")]
+        assert [type(each["exception"]) for each in failures] == [ZeroDivisionError]
+        never.cancel()
+        with suppress(asyncio.CancelledError):
+            await never
 
 
 async def test_touch_coalesces(time: Time, monkeypatch: pytest.MonkeyPatch) -> None:
