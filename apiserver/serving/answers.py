@@ -72,7 +72,8 @@ class Answer:
             transport.write(head + self.body)
         else:
             transport.writelines((head, self.body))
-        await request.writer.drain()
+        if request.protocol.writing_paused:
+            await request.writer.drain()
 
     def _head(self, request: "Request") -> bytes:
         """What goes before the body; the caller's version of HTTP is repeated, as the framework does."""

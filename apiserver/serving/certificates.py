@@ -22,7 +22,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from pathlib import Path
-from weakref import WeakKeyDictionary
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -328,18 +327,8 @@ class Peer:
     was_asked: bool
 
 
-_peers: WeakKeyDictionary[ssl.SSLObject, Peer] = WeakKeyDictionary()
-
-
 def peer_of(connection: ssl.SSLObject) -> Peer:
-    """Return what the client showed; a connection is looked at once, as OpenSSL copies the certificate each time."""
-    peer = _peers.get(connection)
-    if peer is None:
-        peer = _peers[connection] = _look_at(connection)
-    return peer
-
-
-def _look_at(connection: ssl.SSLObject) -> Peer:
+    """Return what the client showed. It takes a while, as OpenSSL copies the certificate each time."""
     was_asked = connection.context.verify_mode is not ssl.CERT_NONE
     leaf = connection.getpeercert(binary_form=True)
     if leaf is None or sys.version_info < (3, 13):

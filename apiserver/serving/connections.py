@@ -5,6 +5,7 @@ Source: net/http Server.ReadHeaderTimeout as set in apiserver pkg/server/secure_
 
 import asyncio
 import logging
+import ssl
 from collections.abc import Awaitable, Callable
 from contextvars import copy_context
 from http import HTTPStatus
@@ -15,6 +16,7 @@ from aiohttp.http import RawRequestMessage, StreamWriter
 from aiohttp.http_exceptions import HttpProcessingError, LineTooLong
 
 from apiserver.serving.answers import Answer
+from apiserver.serving.certificates import Peer, peer_of
 from apiserver.serving.eager import Begun
 from apiserver.serving.requests import Request, Response
 
@@ -38,9 +40,12 @@ class Connection(web.RequestHandler):
         server: the server's.
         loop: the event loop.
         head_seconds: for the head of a request, and for the first one to begin.
+
+    Attributes:
+        peer: what the client showed of itself; None where the connection is plain.
     """
 
-    __slots__ = ("_begun", "_head_seconds", "_head_timer")
+    __slots__ = ("_begun", "_head_seconds", "_head_timer", "peer")
 
     def __init__(self, server: web.Server, *, loop: asyncio.AbstractEventLoop, head_seconds: float) -> None:
         limits: dict[str, Any] = {
@@ -55,10 +60,13 @@ class Connection(web.RequestHandler):
         self._head_seconds = head_seconds
         self._head_timer: asyncio.TimerHandle | None = None
         self._begun: Begun[tuple[web.StreamResponse, bool]] | None = None
+        self.peer: Peer | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Wait for the first request, not for long."""
+        """Look who is there, and wait for the first request, not for long."""
         super().connection_made(transport)
+        secure: ssl.SSLObject | None = transport.get_extra_info("ssl_object")
+        self.peer = None if secure is None else peer_of(secure)
         self._expect_head()
 
     def data_received(self, data: bytes) -> None:

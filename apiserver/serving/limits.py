@@ -7,7 +7,7 @@ Kubernetes 1.37.
 import asyncio
 import time
 from collections.abc import Callable
-from typing import Final
+from typing import Final, TypeGuard
 
 import orjson
 
@@ -55,23 +55,18 @@ async def ending_in_time(request: Request, handler: Handler) -> Response:
     if is_long_running(request.info):
         return await handler(request)
     seconds = _seconds_for(request)
-    response: Response | None = None
-
-    async def answer() -> Response:
-        nonlocal response
-        response = await handler(request)
-        if isinstance(response, Answer) and len(response.body) > _BUFFERED_BYTES:
-            await response.send(request)  # now, while time is measured
-        return response
-
-    begun = Begun(answer())
-    if begun.done:
+    begun = Begun(handler(request))
+    if begun.done and not _is_sent_in_time(begun.result):
         return begun.result
     await in_task()  # what waits is timed; what does not is over already
+    response: Response | None = None
     limit = asyncio.timeout(seconds)
     try:
         async with limit:
-            return await begun
+            response = await begun
+            if _is_sent_in_time(response):
+                await response.send(request)
+            return response
     except TimeoutError:
         if not limit.expired():
             raise
@@ -81,6 +76,11 @@ async def ending_in_time(request: Request, handler: Handler) -> Response:
     if request.transport is not None:
         request.transport.abort()  # the client sees a broken answer, not a short one
     return response
+
+
+def _is_sent_in_time(response: Response) -> TypeGuard[Answer]:
+    """Whether sending it may have to wait for the client, and belongs to the time that a request may take."""
+    return isinstance(response, Answer) and len(response.body) > _BUFFERED_BYTES
 
 
 def _seconds_for(request: Request) -> float:
@@ -182,7 +182,7 @@ def limiting(inflight: Inflight) -> Filter:
 
     async def limit(request: Request, handler: Handler) -> Response:
         info = request.info
-        if is_long_running(info) or is_health_path(info.path):
+        if not _is_counted(info):
             return await handler(request)
         reads = info.verb in _READ_ONLY_VERBS
         if not inflight.has_room(reads=reads):
@@ -198,6 +198,10 @@ def limiting(inflight: Inflight) -> Filter:
             inflight.count(-1, reads=reads)
 
     return limit
+
+
+def _is_counted(info: RequestInfo) -> bool:
+    return not is_long_running(info) if info.is_resource_request else not is_health_path(info.path)
 
 
 def _too_many() -> Answer:

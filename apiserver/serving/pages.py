@@ -8,8 +8,7 @@ Source of the form: apiserver pkg/storage/continue.go of Kubernetes 1.37.
 import base64
 import binascii
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -28,9 +27,8 @@ class _Token(msgspec.Struct):
     start: str
 
 
-@dataclass(frozen=True, slots=True)
-class Page:
-    """A list, or one page of it.
+class Page(NamedTuple):
+    """A list, or one page of it. A plain tuple: each list makes one.
 
     Attributes:
         metadata: of the list: its version, and how it goes on.

@@ -18,7 +18,7 @@ class Request(web.BaseRequest):
     Attributes:
         audit_id: by which it is logged; "" until that is known.
         info: what it asks for.
-        peer: what the client showed of itself; None where the connection is plain or gone.
+        peer: what the client showed of itself; None where the connection is plain.
         user: who asks; None until somebody has found out, or where nobody does.
         begun: HTTP status of a watch that has begun, which counts also if the client leaves it.
         terminated: HTTP status by which the server ended it in self-defence.

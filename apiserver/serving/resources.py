@@ -90,7 +90,10 @@ class Resource:
 
     def subresource(self, name: str) -> Subresource | None:
         """The declared subresource of that name, or None."""
-        return next((each for each in self.subresources if each.name == name), None)
+        for each in self.subresources:
+            if each.name == name:
+                return each
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,4 +119,7 @@ class GroupVersion:
 
     def resource(self, plural: str) -> Resource | None:
         """The declared resource of that name, or None."""
-        return next((each for each in self.resources if each.plural == plural), None)
+        for each in self.resources:
+            if each.plural == plural:
+                return each
+        return None

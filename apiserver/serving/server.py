@@ -82,7 +82,9 @@ def _make_request(
     writer: AbstractStreamWriter,
     task: asyncio.Task[None],
 ) -> Request:
-    return Request(message, payload, connection, writer, task, task.get_loop())
+    request = Request(message, payload, connection, writer, task, task.get_loop())
+    request.peer = cast("Connection", connection).peer
+    return request
 
 
 @asynccontextmanager
