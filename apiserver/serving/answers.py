@@ -20,8 +20,8 @@ NOT_CACHED: Final = "no-cache, private"
 """The Cache-Control of every answer that does not say otherwise."""
 WRITE_SECONDS: Final = 60
 """For how long a client may take nothing before it is let go; what waits for it is bounded by the write buffer."""
-_JOINED_BYTES: Final = 64 * 1024
-"""Bodies up to this are copied behind their head, which costs less than a TLS record more."""
+_JOINED_BYTES: Final = 16 * 1024
+"""Bodies up to this, which is one TLS record, are copied behind their head; to copy more costs as much as a record."""
 _WITHOUT_BODY: Final = (204, 304)
 
 

@@ -39,12 +39,13 @@ class Begun(Generator[Any, Any, _Result]):
         self._coroutine = coroutine
         self._context = context
         self._waits_for: Any = None
-        self._is_told = self.done = False
+        self._is_told = self._is_future = self.done = False
         try:
-            self._waits_for = self._run(coroutine.send, None)
+            self._waits_for = coroutine.send(None) if context is None else context.run(coroutine.send, None)
         except StopIteration as end:
             self.done = True
             self.result = end.value
+            return
         # A future that is handed on says so to the task, once. Others may be handed the same one before.
         self._is_future = getattr(self._waits_for, "_asyncio_future_blocking", None) is not None
         if self._is_future:

@@ -6,7 +6,7 @@ import math
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
@@ -24,11 +24,11 @@ FRESH_SECONDS: Final = 3
 
 _FRESH_POLL_SECONDS: Final = 0.05
 _MARK_SECONDS: Final = 1
-_WOKEN_AT_ONCE: Final = 16
+_WOKEN_AT_ONCE: Final = 8
 """How many of those who watch are told before somebody else has a turn."""
 
-Tell = Callable[[], bool]
-"""Tells somebody who waits the news at once, unless that cannot be done without waiting; whether it was done."""
+Tell = Callable[[History], bool]
+"""Tells somebody who waits what is new, unless that cannot be done without waiting; whether it was done."""
 
 RETRY_SECONDS: Final = 0.1
 """Between two looks whether a true answer can be given."""
@@ -300,20 +300,28 @@ class ResourceStore:
 
     def _wake(self, waiting: deque[tuple[asyncio.Future[None], Tell]]) -> None:
         """Tell some now, and the others after what else has come in by then: no reader waits for all who watch."""
+        history = None
+        try:
+            with suppress(StatusError):  # no true answer at present: each finds out by itself
+                history = self._update()
+        finally:
+            self._ring_some(waiting, history)
+
+    def _ring_some(self, waiting: deque[tuple[asyncio.Future[None], Tell]], history: History | None) -> None:
         try:
             for _ in range(min(_WOKEN_AT_ONCE, len(waiting))):
-                self._ring(*waiting.popleft())
+                self._ring(*waiting.popleft(), history)
         finally:
             if waiting:
                 asyncio.get_running_loop().call_soon(self._wake, waiting)
 
-    def _ring(self, waiter: asyncio.Future[None], tell: Tell) -> None:
+    def _ring(self, waiter: asyncio.Future[None], tell: Tell, history: History | None) -> None:
         """Tell one, who goes on waiting, or end its waiting: what failed here fails again there, where it belongs."""
         if waiter.done():
             return
         is_told = False
         try:
-            is_told = tell()
+            is_told = history is not None and tell(history)
         finally:
             if is_told:
                 self._waiting[waiter] = tell

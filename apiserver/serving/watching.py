@@ -13,7 +13,17 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
-from apiserver.serving.history import ADDED, DELETED, MARK, MODIFIED, Change, ForgottenError, Key, Stored
+from apiserver.serving.history import (
+    ADDED,
+    DELETED,
+    MARK,
+    MODIFIED,
+    Change,
+    ForgottenError,
+    History,
+    Key,
+    Stored,
+)
 from apiserver.serving.options import ListOptions
 from apiserver.serving.pages import is_selected
 from apiserver.serving.selectors import Selection
@@ -143,13 +153,13 @@ class Watch:
             elif not changes and not is_closing:
                 await self.store.news(alarm.waiter(min(ends, bookmark_at)), tell)
 
-    def _tell(self, place: "_Place", sink: Sink) -> bool:
+    def _tell(self, place: "_Place", sink: Sink, history: History) -> bool:
         """Have the sink take at once what is new; where it does not, or the watch is to end, nothing is done."""
         if self.closing.is_set() or self.store.pause_seconds:
             return False
         try:
-            changes = self.store.history.since(place.position)
-        except (ForgottenError, StatusError):
+            changes = history.since(place.position)
+        except ForgottenError:
             return False
         events = self._events(changes, place)
         if events and not sink(events):

@@ -22,7 +22,7 @@ from apiserver.serving.history import (
 from apiserver.serving.options import ListOptions, read_options
 from apiserver.serving.pages import read_page
 from apiserver.serving.selectors import METADATA_FIELDS, Selection, make_selection
-from apiserver.serving.status import BadRequest, Expired, ServiceUnavailable, TooLargeVersion
+from apiserver.serving.status import BadRequest, Expired, ServiceUnavailable, StatusError, TooLargeVersion
 from apiserver.serving.store import ResourceStore
 from apiserver.serving.versions import VersionSource
 from apiserver.serving.watching import INITIAL_EVENTS_END, Event, Watch
@@ -408,6 +408,31 @@ async def test_one_that_fails_at_once(things: ResourceStore, monkeypatch: pytest
         never.cancel()
         with suppress(asyncio.CancelledError):
             await never
+
+
+async def test_no_true_answer_at_once() -> None:
+    """A watch to be told of something while no true answer can be given ends, as one that asks for the next batch."""
+    problem: StatusError | None = None
+    taken: list[tuple[str, str]] = []
+
+    def refresh(_: ResourceStore) -> None:
+        if problem is not None:
+            raise problem
+
+    def takes(batch: Sequence[Event]) -> bool:
+        taken.extend(told(batch))
+        return True
+
+    things = ResourceStore(VersionSource(Time(), tag=1), refresh)
+    version = things.list().version
+    batches = watch(things, resourceVersion=version).batches(takes)
+    await following(batches)
+    coming = await waiting_with(batches)
+    problem = ServiceUnavailable("stale")
+    things.put(("", "a"), thing("a"))
+    with pytest.raises(StopAsyncIteration):
+        await coming
+    assert taken == []
 
 
 async def test_touch_coalesces(time: Time, monkeypatch: pytest.MonkeyPatch) -> None:
