@@ -56,7 +56,7 @@ async def ending_in_time(request: Request, handler: Handler) -> Response:
         return await handler(request)
     seconds = _seconds_for(request)
     begun = Begun(handler(request))
-    if begun.done and not _is_sent_in_time(begun.result):
+    if begun.done and not _may_wait_for_client(begun.result):
         return begun.result
     await in_task()  # what waits is timed; what does not is over already
     response: Response | None = None
@@ -64,7 +64,7 @@ async def ending_in_time(request: Request, handler: Handler) -> Response:
     try:
         async with limit:
             response = await begun
-            if _is_sent_in_time(response):
+            if _may_wait_for_client(response):
                 await response.send(request)
             return response
     except TimeoutError:
@@ -78,7 +78,7 @@ async def ending_in_time(request: Request, handler: Handler) -> Response:
     return response
 
 
-def _is_sent_in_time(response: Response) -> TypeGuard[Answer]:
+def _may_wait_for_client(response: Response) -> TypeGuard[Answer]:
     """Whether sending it may have to wait for the client, and belongs to the time that a request may take."""
     return isinstance(response, Answer) and len(response.body) > _BUFFERED_BYTES
 
@@ -182,7 +182,7 @@ def limiting(inflight: Inflight) -> Filter:
 
     async def limit(request: Request, handler: Handler) -> Response:
         info = request.info
-        if not _is_counted(info):
+        if is_long_running(info) or is_health_path(info.path):
             return await handler(request)
         reads = info.verb in _READ_ONLY_VERBS
         if not inflight.has_room(reads=reads):
@@ -198,10 +198,6 @@ def limiting(inflight: Inflight) -> Filter:
             inflight.count(-1, reads=reads)
 
     return limit
-
-
-def _is_counted(info: RequestInfo) -> bool:
-    return not is_long_running(info) if info.is_resource_request else not is_health_path(info.path)
 
 
 def _too_many() -> Answer:

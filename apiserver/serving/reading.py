@@ -24,7 +24,7 @@ from apiserver.serving.request_info import RequestInfo, is_true_like
 from apiserver.serving.requests import Request, Response
 from apiserver.serving.resources import Document, GroupVersion, Resource, Subresource
 from apiserver.serving.responses import respond
-from apiserver.serving.selectors import EVERYTHING, METADATA_FIELDS, Selection, make_selection
+from apiserver.serving.selectors import METADATA_FIELDS, Selection, make_selection
 from apiserver.serving.status import BadRequest, MethodNotAllowed, NotAcceptable, NotFound, TooManyRequests
 from apiserver.serving.store import ResourceStore, join_list
 from apiserver.serving.streams import Encoder, write_stream
@@ -150,9 +150,8 @@ class Reading:
 
     async def _list(self, request: Request, info: RequestInfo, resource: Resource) -> Response:
         representation = negotiate(request.headers.get("Accept", ""))
-        query = request.query if request.query_string else {}
-        options = read_options(query, watch=False)
-        selection = self._selection(query, resource) if query else EVERYTHING
+        options = read_options(info.query, watch=False)
+        selection = self._selection(info.query, resource)
         async with resource.store.open(info.namespace) as store:
             page = await read_page(store, info.namespace, selection, options)
         if not representation.convert_to:
@@ -171,8 +170,8 @@ class Reading:
 
     async def _watch(self, request: Request, info: RequestInfo, resource: Resource) -> Response:
         representation = negotiate(request.headers.get("Accept", ""), stream=True)
-        options = read_options(request.query, watch=True)
-        selection = self._selection(request.query, resource)
+        options = read_options(info.query, watch=True)
+        selection = self._selection(info.query, resource)
         include = read_include(request.query if representation.convert_to == TABLE else {})
         encoder = Encoder(representation, resource.layout, include)
         await in_task()

@@ -13,17 +13,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
-from apiserver.serving.history import (
-    ADDED,
-    DELETED,
-    MARK,
-    MODIFIED,
-    Change,
-    ForgottenError,
-    History,
-    Key,
-    Stored,
-)
+from apiserver.serving.history import ADDED, DELETED, MARK, MODIFIED, Change, ForgottenError, History, Key, Stored
 from apiserver.serving.options import ListOptions
 from apiserver.serving.pages import is_selected
 from apiserver.serving.selectors import Selection
@@ -67,7 +57,7 @@ Sink = Callable[[Sequence[Event]], bool]
 """Takes a batch of events if it can at once; whether it did."""
 
 
-def takes_nothing(_: Sequence[Event]) -> bool:
+def _takes_nothing(_: Sequence[Event]) -> bool:
     """A sink for those who ask for each batch."""
     return False
 
@@ -96,7 +86,7 @@ class Watch:
     type_meta: Mapping[str, str]
     clock: Callable[[], float] = time.monotonic
 
-    async def batches(self, sink: Sink = takes_nothing) -> AsyncGenerator[Sequence[Event], None]:
+    async def batches(self, sink: Sink = _takes_nothing) -> AsyncGenerator[Sequence[Event], None]:
         """The events, as they come, those that come together in one batch. The first may be empty.
 
         Args:
