@@ -11,7 +11,8 @@ from tests.conformance.follower import PROCESS_TAG, Follower, Server
 from tests.conformance.replicas import churn, require_agreement, tidied
 from tests.conformance.stage import CLASSES, FREE, Stage
 
-MOST_ROUNDS: Final = 5
+MOST_ROUNDS: Final = 40
+"""Each lasts for about one watch, and each watch goes by chance: five all went to one replica once in a while."""
 FEW_REQUESTS, FEW_WATCHES = 1000, 20
 
 
