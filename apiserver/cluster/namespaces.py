@@ -15,14 +15,12 @@ from apiserver.gpu.quota import Limit, read_limits
 from apiserver.gpu.tenants import Namespace
 
 
-class NamespaceMeta(msgspec.Struct, rename="camel", gc=False):
+class NamespaceMeta(ObjectMeta):
     """metadata of a Namespace, as far as it is read."""
 
-    name: str
     uid: str = ""
     creation_timestamp: str | None = None
     deletion_timestamp: str | None = None
-    labels: dict[str, str] | None = None
 
 
 class NamespaceObject(msgspec.Struct, gc=False):

@@ -33,6 +33,7 @@ class ObjectMeta(_Wire):
 
     name: str
     namespace: str = ""
+    resource_version: str = ""
     labels: dict[str, str] | None = None
 
 

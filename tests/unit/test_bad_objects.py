@@ -11,7 +11,11 @@ from hypothesis import strategies as st
 
 from apiserver.catalog.gpuclasscatalog import catalog_object
 from apiserver.catalog.gpuclasses import figures
+from apiserver.cluster.collection import Collection
+from apiserver.cluster.dra import DEVICE_CLASSES
+from apiserver.cluster.kubevirt import KUBEVIRTS
 from apiserver.cluster.live import CLASSES, NODES, PODS, _Classes, _Nodes, _Pods
+from apiserver.cluster.namespaces import NAMESPACES, QUOTAS
 from apiserver.cluster.objects import PodReading
 from apiserver.cluster.reflector import Decoder, Listing
 from apiserver.cluster.snapshot import SnapshotError, parse_snapshot
@@ -106,6 +110,29 @@ def test_others_stay(kind: str, raw: bytes) -> None:
     view = told(**{kind: [raw]})
     assert free(view) == 3
     assert time.monotonic() - began < SECONDS
+
+
+@pytest.mark.parametrize(
+    "collection", [NODES, PODS, NAMESPACES, QUOTAS, KUBEVIRTS, DEVICE_CLASSES], ids=lambda it: it.name
+)
+@pytest.mark.parametrize("raw", [*UNREADABLE.values(), *(json.dumps(each).encode() for each in GOOD.values())])
+def test_one_parse_is_as_good_as_two(collection: Collection[Any], raw: bytes) -> None:
+    """An event that is read at once is read as it would be by a closer look, and tells the same version."""
+    decoder: Decoder[Any] = Decoder(collection.item_type, collection.read)
+    line = b'{"type":"MODIFIED","object":' + raw.replace(b'"name"', b'"resourceVersion":"7","name"', 1) + b"}"
+    event = decoder.event(line)
+    if event is None:
+        return
+    assert (event.type, event.object.metadata.resource_version) == ("MODIFIED", "7")
+    assert decoder.head(line).object.metadata.resource_version == "7"
+    assert decoder.read(event.object) == decoder.change(line)
+
+
+def test_nearly_all_are_parsed_once() -> None:
+    """What fits is read at once, but for a plain mapping, which does not tell its version."""
+    for kind, (collection, _) in HANDLERS.items():
+        line = b'{"type":"ADDED","object":' + json.dumps(GOOD[kind]).encode() + b"}"
+        assert (Decoder(collection.item_type, collection.read).event(line) is None) == (kind == "classes")
 
 
 @pytest.mark.parametrize(
