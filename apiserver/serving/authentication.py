@@ -13,7 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import unquote
@@ -30,7 +30,7 @@ TokenReviewer = Callable[[str], Awaitable[User | None]]
 
 _IMPERSONATION_PREFIX = "impersonate-"
 _WEBSOCKET_TOKEN_PREFIX = "base64url.bearer.authorization.k8s.io."  # noqa: S105 - announces a token, is none
-_REMEMBER_KNOWN = timedelta(seconds=10)
+_REMEMBER_KNOWN = 10
 _REMEMBERED_KNOWN = 1024
 _MALFORMED_ESCAPE = re.compile("%(?![0-9A-Fa-f]{2})")
 
@@ -240,11 +240,11 @@ class _Peer(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """A user known by the certificate alone, and the span of time for which that is taken as known."""
+    """A user known by the certificate alone, and from when until when that is taken as known, in seconds since 1970."""
 
     user: User
-    since: datetime
-    until: datetime
+    since: float
+    until: float
 
 
 class Authenticator:
@@ -257,7 +257,7 @@ class Authenticator:
         config: what is trusted; None until it is known.
         token_reviewer: returns the user of a token, None if it is not valid; without one no token can be reviewed.
         clock: seconds that only grow, for how long the answers about tokens are remembered.
-        now: the time at which certificates must be valid.
+        now: the time at which certificates must be valid, in seconds since 1970.
 
     Attributes:
         config: what is trusted; None until it is known.
@@ -270,14 +270,14 @@ class Authenticator:
         *,
         token_reviewer: TokenReviewer | None = None,
         clock: Callable[[], float] = time.monotonic,
-        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        now: Callable[[], float] = time.time,
     ) -> None:
         self.config = config
         self._token_reviewer = token_reviewer
         self._now = now
         self._reviews: ReviewCache[bytes, User | None] = ReviewCache(clock=clock)
         self._review_key = secrets.token_bytes(32)
-        self._known: dict[_Peer, _Known] = {}
+        self._known: dict[tuple[bytes, tuple[bytes, ...]], _Known] = {}
         self.attempts: Counter[str] = Counter()
 
     @property
@@ -290,8 +290,23 @@ class Authenticator:
         self.config = config
         self._known.clear()
 
+    def recall(
+        self, peer_certificate: bytes | None, headers: Headers, intermediates: tuple[bytes, ...] = ()
+    ) -> User | None:
+        """Who is asking, where the certificate alone said so a moment ago; else None, and `authenticate` finds out.
+
+        It takes what `authenticate` takes.
+        """
+        if peer_certificate is None:
+            return None
+        known = self._known.get((peer_certificate, intermediates))
+        if known is None or not known.since <= self._now() <= known.until or "Origin" in headers:
+            return None
+        self.attempts["success"] += 1
+        return known.user
+
     async def authenticate(
-        self, *, peer_certificate: bytes | None, headers: Headers, intermediates: Sequence[bytes] = ()
+        self, *, peer_certificate: bytes | None, headers: Headers, intermediates: tuple[bytes, ...] = ()
     ) -> User:
         """Return who is asking, `system:anonymous` if nobody knows and nobody objects.
 
@@ -304,11 +319,10 @@ class Authenticator:
             Unauthenticated: nobody knows and somebody objects.
             ForeignPage: the client certificate says who, and it is a page of another site that makes use of it.
         """
-        peer = _Peer(peer_certificate, tuple(intermediates)) if peer_certificate is not None else None
-        known = self._known.get(peer) if peer is not None and "Origin" not in headers else None
-        if known is not None and known.since <= self._now() <= known.until:
-            self.attempts["success"] += 1
-            return known.user
+        known = self.recall(peer_certificate, headers, intermediates)
+        if known is not None:
+            return known
+        peer = _Peer(peer_certificate, intermediates) if peer_certificate is not None else None
         objections: list[Unauthenticated] = []
         for authenticate in (
             self._by_front_proxy,
@@ -333,10 +347,13 @@ class Authenticator:
         self.attempts["success"] += 1
         return ANONYMOUS
 
+    def _at(self) -> datetime:
+        return datetime.fromtimestamp(self._now(), UTC)
+
     def _remember(self, peer: _Peer, user: User) -> None:
         """Take a certificate as known that is no front proxy's: no header but Origin can change who asks."""
-        now = self._now()
-        until = min(now + _REMEMBER_KNOWN, x509.load_der_x509_certificate(peer.certificate).not_valid_after_utc)
+        now, ends = self._now(), x509.load_der_x509_certificate(peer.certificate).not_valid_after_utc
+        until = min(now + _REMEMBER_KNOWN, ends.timestamp())
         if len(self._known) >= _REMEMBERED_KNOWN:
             self._known.clear()
         self._known[peer] = _Known(user, now, until)
@@ -346,7 +363,7 @@ class Authenticator:
         if peer is None or trusted is None or trusted.ca is None:
             return None
         try:
-            certificate = trusted.ca.verify(peer.certificate, peer.intermediates, at=self._now())
+            certificate = trusted.ca.verify(peer.certificate, peer.intermediates, at=self._at())
         except CertificateError as error:
             raise Unauthenticated(f"as a front proxy: {error}") from error
         if trusted.allowed_names and (name := common_name(certificate)) not in trusted.allowed_names:
@@ -358,7 +375,7 @@ class Authenticator:
         if peer is None or trusted is None:
             return None
         try:
-            user = user_of(trusted.verify(peer.certificate, peer.intermediates, at=self._now()))
+            user = user_of(trusted.verify(peer.certificate, peer.intermediates, at=self._at()))
         except CertificateError as error:
             raise Unauthenticated(f"as a client: {error}") from error
         if user is not None and is_foreign_page(headers, "https"):

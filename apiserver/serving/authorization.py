@@ -157,26 +157,33 @@ class Authorizer:
         self._reviews: ReviewCache[Attributes, Verdict] = ReviewCache(clock=clock)
         self.attempts: Counter[str] = Counter()
 
+    def recall(self, attributes: Attributes) -> Verdict | None:
+        """The verdict on the attributes where nobody need be asked; else None, and `authorize` asks."""
+        verdict: Verdict | None = _ALLOWED
+        if PRIVILEGED_GROUP not in attributes.user.groups and not self._is_open(attributes):
+            verdict = self._reviews.recall(attributes)
+        if verdict is not None:
+            self.attempts[verdict.decision.value] += 1
+        return verdict
+
     async def authorize(self, attributes: Attributes) -> Verdict:
         """Return the verdict on the attributes.
 
         Raises:
             AuthorizationError: the review failed, or its answer makes no sense.
         """
+        known = self.recall(attributes)
+        if known is not None:
+            return known
         try:
-            verdict = await self._verdict(attributes)
+            verdict = await self._ask(attributes)
         except AuthorizationError:
             self.attempts["error"] += 1
             raise
         self.attempts[verdict.decision.value] += 1
         return verdict
 
-    async def _verdict(self, attributes: Attributes) -> Verdict:
-        if PRIVILEGED_GROUP in attributes.user.groups or self._is_open(attributes):
-            return _ALLOWED
-        known = self._reviews.recall(attributes)
-        if known is not None:
-            return known
+    async def _ask(self, attributes: Attributes) -> Verdict:
         try:
             return await self._reviews.get(
                 attributes, lambda: self._review(attributes), remember=attributes.size < _REMEMBERED_BYTES

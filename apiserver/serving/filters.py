@@ -22,7 +22,14 @@ from apiserver.serving.authentication import (
     impersonation_requested,
     is_foreign_page,
 )
-from apiserver.serving.authorization import Attributes, AuthorizationError, Authorizer, Decision, forbidden_message
+from apiserver.serving.authorization import (
+    Attributes,
+    AuthorizationError,
+    Authorizer,
+    Decision,
+    Verdict,
+    forbidden_message,
+)
 from apiserver.serving.certificates import Peer
 from apiserver.serving.httplog import LOG, REQUESTS, log_request, values
 from apiserver.serving.request_info import RequestInfo, read_request
@@ -38,14 +45,19 @@ Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
 
 class Filter(Protocol):
-    """Stands before a handler: answers by itself, or has the handler answer."""
+    """Stands before a handler: answers by itself, or has the handler answer.
 
-    def __call__(self, request: Request, handler: Handler) -> Coroutine[Any, Any, Response]:
+    One that has nothing to wait for, nor to do afterwards, is no coroutine but returns the handler's: each one less is
+    felt in every short answer. It raises where it is called, then, and not where it is awaited.
+    """
+
+    def __call__(self, handler: Handler, request: Request, /) -> Coroutine[Any, Any, Response]:
         """Answer a request."""
 
 
 _MAX_AUDIT_ID: Final = 256
 _IDS_AT_ONCE: Final = 32
+_VARIANT: Final = {digit: "89ab"[int(digit, 16) & 3] for digit in "0123456789abcdef"}
 _NO_PEER: Final = Peer(None, (), was_asked=False)
 _REMEMBERED_TARGETS: Final = 1024
 _REMEMBERED_LENGTH: Final = 1024
@@ -58,7 +70,7 @@ _log = logging.getLogger(__name__)
 def measuring(traffic: Traffic) -> Filter:
     """Count every request once it is over, however it ends, and log it if that is asked for."""
 
-    async def measure(request: Request, handler: Handler) -> Response:
+    async def measure(handler: Handler, request: Request) -> Response:
         began = time.perf_counter()
         response = None
         try:
@@ -77,7 +89,7 @@ def answering(shutdown: Shutdown) -> Filter:
     """Make sure that every request gets an answer: a StatusError its Status, a bug a 500, logged with the audit id."""
     read = _RememberedTargets().read
 
-    async def answer(request: Request, handler: Handler) -> Response:
+    async def answer(handler: Handler, request: Request) -> Response:
         request.audit_id = _audit_id(request.headers.get(AUDIT_ID, ""))
         request.info = read(request)
         peer = request.peer
@@ -145,20 +157,20 @@ def _make_audit_ids() -> Iterator[str]:
         many = os.urandom(16 * _IDS_AT_ONCE).hex()
         for at in range(0, len(many), 32):
             digits = many[at : at + 32]
-            variant = "89ab"[int(digits[16], 16) & 3]
+            variant = _VARIANT[digits[16]]
             yield f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:]}"
 
 
 _audit_ids = _make_audit_ids()
 
 
-async def only_loopback(request: Request, handler: Handler) -> Response:
+def only_loopback(handler: Handler, request: Request) -> Coroutine[Any, Any, Response]:
     """Refuse a Host that is no loopback name: a page on the web could otherwise read this server by DNS rebinding."""
     if not is_loopback(_host_name(request.host)):
         raise Forbidden("forbidden: this server answers only to loopback names, such as localhost or 127.0.0.1")
     if is_foreign_page(request.headers, "http"):
         raise Forbidden(_FOREIGN_PAGE)
-    return await handler(request)
+    return handler(request)
 
 
 def authenticating(authenticator: Authenticator, open_paths: Container[str]) -> Filter:
@@ -169,11 +181,15 @@ def authenticating(authenticator: Authenticator, open_paths: Container[str]) -> 
         open_paths: answered also while it is not known yet whom to trust; everything else is 503 then.
     """
 
-    async def authenticate(request: Request, handler: Handler) -> Response:
+    def authenticate(handler: Handler, request: Request) -> Coroutine[Any, Any, Response]:
         peer, info = request.peer, request.info
         if not _can_tell(authenticator, peer) and (info.is_resource_request or info.path not in open_paths):
             raise ServiceUnavailable("the server does not know yet which callers to trust", retry_after_seconds=1)
         peer = peer or _NO_PEER
+        user = request.user = authenticator.recall(peer.certificate, request.headers, peer.intermediates)
+        return find_out(handler, request, peer) if user is None else let_pass(handler, request)
+
+    async def find_out(handler: Handler, request: Request, peer: Peer) -> Response:
         try:
             request.user = await authenticator.authenticate(
                 peer_certificate=peer.certificate, headers=request.headers, intermediates=peer.intermediates
@@ -184,9 +200,12 @@ def authenticating(authenticator: Authenticator, open_paths: Container[str]) -> 
         except ForeignPage as error:
             _log.info("refused: %s", error, extra=values(audit_ID=request.audit_id))
             raise Forbidden(_FOREIGN_PAGE) from error
+        return await let_pass(handler, request)
+
+    def let_pass(handler: Handler, request: Request) -> Coroutine[Any, Any, Response]:
         if impersonation_requested(request.headers):
             raise Forbidden("impersonation is not supported here: send the request through kube-apiserver")
-        return await handler(request)
+        return handler(request)
 
     return authenticate
 
@@ -201,15 +220,24 @@ def _can_tell(authenticator: Authenticator, peer: Peer | None) -> bool:
 def authorizing(authorizer: Authorizer) -> Filter:
     """Let pass what the caller may do, and refuse the rest with 403. A failing review is never an allowance."""
 
-    async def authorize(request: Request, handler: Handler) -> Response:
+    def authorize(handler: Handler, request: Request) -> Coroutine[Any, Any, Response]:
         attributes = _attributes(request.info, request.user)
+        verdict = authorizer.recall(attributes)
+        return ask(handler, request, attributes) if verdict is None else decide(handler, request, attributes, verdict)
+
+    async def ask(handler: Handler, request: Request, attributes: Attributes) -> Response:
         try:
             verdict = await authorizer.authorize(attributes)
         except AuthorizationError as error:
             _log.warning("%s", error, extra=values(audit_ID=request.audit_id))
             return respond_text(f'Internal Server Error: "{request.path_qs}": {error}\n', 500)
+        return await decide(handler, request, attributes, verdict)
+
+    def decide(
+        handler: Handler, request: Request, attributes: Attributes, verdict: Verdict
+    ) -> Coroutine[Any, Any, Response]:
         if verdict.decision is Decision.ALLOW:
-            return await handler(request)
+            return handler(request)
         details = {"name": attributes.name, "group": attributes.group, "kind": attributes.resource}
         raise Forbidden(
             forbidden_message(attributes, verdict.reason), details={key: text for key, text in details.items() if text}

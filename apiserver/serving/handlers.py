@@ -4,7 +4,7 @@ Source: apiserver pkg/server (handler.go, routes/) and pkg/endpoints/handlers/ge
 """
 
 import platform
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Final
 
 from apiserver.serving.answers import Answer
@@ -56,14 +56,18 @@ class Handlers:
         self._documents = documents or {}
         self._reading = Reading(served, self.traffic)
 
-    async def answer(self, request: Request, info: RequestInfo) -> Response:
+    def answer(self, request: Request) -> Coroutine[Any, Any, Response]:
         """Answer one authorized request.
 
         Raises:
             StatusError: it cannot be answered; the caller renders it.
         """
-        if info.is_resource_request and (info.group, info.version) == (self._served.group, self._served.version):
-            return await self._reading.answer(request, info)
+        info = request.info
+        if info.is_resource_request and info.group == self._served.group and info.version == self._served.version:
+            return self._reading.answer(request, info)
+        return self._answer_other(request, info)
+
+    async def _answer_other(self, request: Request, info: RequestInfo) -> Response:
         if self._metrics is not None and info.path == _METRICS:
             if request.method != "GET":
                 raise MethodNotAllowed

@@ -6,8 +6,8 @@ Kubernetes 1.37.
 
 import asyncio
 import time
-from collections.abc import Callable
-from typing import Final, TypeGuard
+from collections.abc import Callable, Coroutine
+from typing import Any, Final, TypeGuard
 
 import orjson
 
@@ -46,7 +46,7 @@ def is_long_running(info: RequestInfo) -> bool:
 # Time.
 
 
-async def ending_in_time(request: Request, handler: Handler) -> Response:
+async def ending_in_time(handler: Handler, request: Request) -> Response:
     """Give a request 60 s, or the `timeout` it asks for if that is shorter. Watches have a time of their own.
 
     Raises:
@@ -115,7 +115,8 @@ class HighWater:
 
     def grew(self, value: int) -> None:
         """Take the value, which has just grown by one; that it shrinks need not be told."""
-        self._turn(value - 1)
+        if int(self._clock()) != self._second:
+            self._turn(value - 1)
         self._peak = max(self._peak, value)
 
     def highest(self, value: int) -> int:
@@ -155,19 +156,25 @@ class Inflight:
         self.writing = 0
         self._highest = {True: HighWater(clock), False: HighWater(clock)}
 
-    def has_room(self, *, reads: bool) -> bool:
-        """Whether one more may come in."""
-        used, limit = (self.reading, self._limit) if reads else (self.writing, self._writing_limit)
-        return limit == 0 or used < limit
-
-    def count(self, change: int, *, reads: bool) -> None:
-        """One came in, or left."""
+    def enter(self, *, reads: bool) -> bool:
+        """Count one more, if there is room for it; whether there is."""
+        now, limit = (self.reading, self._limit) if reads else (self.writing, self._writing_limit)
+        if limit and now >= limit:
+            return False
+        now += 1
         if reads:
-            self.reading += change
+            self.reading = now
         else:
-            self.writing += change
-        if change > 0:
-            self._highest[reads].grew(self.reading if reads else self.writing)
+            self.writing = now
+        self._highest[reads].grew(now)
+        return True
+
+    def leave(self, *, reads: bool) -> None:
+        """One that entered is over."""
+        if reads:
+            self.reading -= 1
+        else:
+            self.writing -= 1
 
     def highest(self, *, reads: bool) -> int:
         """The most that were answered at once of late."""
@@ -180,22 +187,23 @@ def limiting(inflight: Inflight) -> Filter:
     Health is not either, unlike upstream: a server that is only busy must not be killed for it.
     """
 
-    async def limit(request: Request, handler: Handler) -> Response:
+    def limit(handler: Handler, request: Request) -> Coroutine[Any, Any, Response]:
         info = request.info
-        if is_long_running(info) or is_health_path(info.path):
-            return await handler(request)
-        reads = info.verb in _READ_ONLY_VERBS
-        if not inflight.has_room(reads=reads):
+        if is_long_running(info) or (not info.is_resource_request and is_health_path(info.path)):
+            return handler(request)
+        return count(handler, request, reads=info.verb in _READ_ONLY_VERBS)
+
+    async def count(handler: Handler, request: Request, *, reads: bool) -> Response:
+        if not inflight.enter(reads=reads):
             user = request.user
             if user is None or PRIVILEGED_GROUP not in user.groups:
                 request.terminated = 429
                 return _too_many()
             return await handler(request)
-        inflight.count(1, reads=reads)
         try:
             return await handler(request)
         finally:
-            inflight.count(-1, reads=reads)
+            inflight.leave(reads=reads)
 
     return limit
 

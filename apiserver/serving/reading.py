@@ -7,12 +7,12 @@ that cannot be read (400), options that do not go together (422), selectors (400
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Coroutine, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import partial as bind
-from typing import Final
+from typing import Any, Final
 
 import orjson
 
@@ -56,7 +56,7 @@ class Reading:
         # One thread, whatever is asked for: the loop then never waits for more than one other to give way.
         self._writer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="writer")
 
-    async def answer(self, request: Request, info: RequestInfo) -> Response:
+    def answer(self, request: Request, info: RequestInfo) -> Coroutine[Any, Any, Response]:
         """Answer one authorized request.
 
         Raises:
@@ -76,12 +76,12 @@ class Reading:
         if request.method != "GET" or info.verb not in resource.verbs:
             raise MethodNotAllowed
         if subresource is not None:
-            return await self._get_subresource(request, info, resource, subresource)
+            return self._get_subresource(request, info, resource, subresource)
         if info.name:
-            return await self._get(request, info, resource)
+            return self._get(request, info, resource)
         if info.verb == "watch":
-            return await self._watch(request, info, resource)
-        return await self._list(request, info, resource)
+            return self._watch(request, info, resource)
+        return self._list(request, info, resource)
 
     def close(self) -> None:
         """End all watches, cleanly and soon."""

@@ -15,7 +15,7 @@ from aiohttp.http import RawRequestMessage
 from apiserver.serving.connections import HEAD_SECONDS, Connection
 from apiserver.serving.filters import Filter, Handler, answering, measuring
 from apiserver.serving.handlers import Handlers
-from apiserver.serving.requests import Request, Response
+from apiserver.serving.requests import Request
 from apiserver.serving.shutdown import DRAIN_SECONDS, Shutdown
 
 _BACKLOG: Final = 1024
@@ -53,12 +53,8 @@ def make_app(handlers: Handlers, filters: Sequence[Filter], shutdown: Shutdown |
         filters: who may pass, outermost first.
         shutdown: says when only what was let in is still answered.
     """
-
-    async def answer(request: Request) -> Response:
-        return await handlers.answer(request, request.info)
-
     outermost = [measuring(handlers.traffic), answering(shutdown or Shutdown())]
-    return App(through([*outermost, *filters], answer), handlers.close)
+    return App(through([*outermost, *filters], handlers.answer), handlers.close)
 
 
 class _Server(web.Server):
@@ -71,7 +67,7 @@ class _Server(web.Server):
 def through(filters: Sequence[Filter], handler: Handler) -> Handler:
     """A handler behind filters, the outermost first."""
     for each in reversed(filters):
-        handler = partial(each, handler=handler)
+        handler = partial(each, handler)
     return handler
 
 

@@ -58,7 +58,7 @@ def tracing(tracer: Tracer) -> Filter:
     """Make a span of each request, in the trace of its caller; a watch's ends with the watch."""
     propagator = TraceContextTextMapPropagator()
 
-    async def trace(request: Request, handler: Handler) -> Response:
+    async def trace(handler: Handler, request: Request) -> Response:
         carrier = {key: request.headers[key] for key in ("traceparent", "tracestate") if key in request.headers}
         told = propagator.extract(carrier, context=Context())
         links = []

@@ -50,12 +50,12 @@ async def microseconds(path: str, middleware: Filter) -> float:
     for _ in range(ROUNDS):
         began = time.process_time()
         for _ in range(REQUESTS):
-            await middleware(request, answer)
+            await middleware(answer, request)
         best = min(best, time.process_time() - began)
     return best / REQUESTS * 1e6
 
 
-async def nothing(request: Request, handler: Handler) -> Response:
+async def nothing(handler: Handler, request: Request) -> Response:
     """Only hand on."""
     return await handler(request)
 

@@ -190,7 +190,7 @@ async def test_who_does_not_take_the_answer(
 LARGE = 64 * 2**20
 
 
-async def large_answers(request: Request, handler: Handler) -> Response:  # noqa: ARG001 # a filter
+async def large_answers(handler: Handler, request: Request) -> Response:  # noqa: ARG001 # a filter
     """Answer with more than the buffers of a connection hold."""
     return Answer(body=bytes(LARGE))
 

@@ -67,7 +67,9 @@ def authenticator(
     now: datetime = NOW,
 ) -> Authenticator:
     """Return an authenticator that trusts what the ConfigMap says, at a fixed time."""
-    return Authenticator(AuthenticationConfig.from_configmap(configmap), token_reviewer=token_reviewer, now=lambda: now)
+    return Authenticator(
+        AuthenticationConfig.from_configmap(configmap), token_reviewer=token_reviewer, now=now.timestamp
+    )
 
 
 async def who(asked: Authenticator, certificate: Issued | None, headers: Mapping[str, str]) -> User | None:
@@ -160,7 +162,7 @@ async def test_intermediates_are_heeded() -> None:
     middle = authority("middle", issuer=CLIENT_CA)
     leaf = client(middle, "jane")
     user = await authenticator().authenticate(
-        peer_certificate=leaf.der, intermediates=[middle.der], headers=CIMultiDict()
+        peer_certificate=leaf.der, intermediates=(middle.der,), headers=CIMultiDict()
     )
     assert user.name == "jane"
 
@@ -176,7 +178,7 @@ async def test_trust_is_withdrawn_at_once() -> None:
 async def test_a_known_certificate() -> None:
     """Who was known by the certificate alone is not for ever: not expired, not untrusted, not by a foreign page."""
     now = NOW
-    asked = Authenticator(AuthenticationConfig.from_configmap(CONFIGMAP), now=lambda: now)
+    asked = Authenticator(AuthenticationConfig.from_configmap(CONFIGMAP), now=lambda: now.timestamp())  # noqa: PLW0108 # of whatever it is then
     foreign = {"Host": "catalog", "Origin": "https://evil.example", "Upgrade": "websocket"}
     for headers in ({}, AS_ALICE, {}):
         assert await who(asked, JANE, headers) == JANE_BY_CERTIFICATE

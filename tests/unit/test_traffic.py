@@ -20,8 +20,9 @@ def test_most_at_once_of_late(reads: bool) -> None:
     """A peak is told for a second after it, what goes on for as long as it does; the other kind is not touched."""
     now = 100.0
     inflight = Inflight(clock=lambda: now)
-    for change in (1, 1, 1, -1, -1):
-        inflight.count(change, reads=reads)
+    assert all(inflight.enter(reads=reads) for _ in range(3))
+    for _ in range(2):
+        inflight.leave(reads=reads)
     assert inflight.highest(reads=reads) == 3
     assert inflight.highest(reads=not reads) == 0
     now = 101.0
@@ -29,9 +30,9 @@ def test_most_at_once_of_late(reads: bool) -> None:
     now = 102.0
     assert inflight.highest(reads=reads) == 1
     now = 200.0
-    inflight.count(1, reads=reads)
-    inflight.count(-1, reads=reads)
-    inflight.count(-1, reads=reads)
+    assert inflight.enter(reads=reads)
+    for _ in range(2):
+        inflight.leave(reads=reads)
     assert inflight.highest(reads=reads) == 2
     now = 300.0
     assert inflight.highest(reads=reads) == 0
