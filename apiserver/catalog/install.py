@@ -59,6 +59,8 @@ def _gpuclasses(
 ) -> Resource:
     def refresh(store: ResourceStore) -> None:
         require_sync()
+        if not changes.pending:
+            return
         taken = changes.take()
         for name in sorted(taken.names):
             report, departed = view.report(name), taken.departed.get(name)

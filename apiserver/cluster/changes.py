@@ -33,6 +33,11 @@ class Changes(Generic[T]):
         self._names = set(names)
         self._departed: dict[str, T] = {}
 
+    @property
+    def pending(self) -> bool:
+        """Whether something changed since the last call of `take`."""
+        return bool(self._names)
+
     def take(self) -> Taken[T]:
         """What changed since the last call."""
         taken = Taken(self._names, self._departed)

@@ -36,8 +36,13 @@ class Freshness:
         self._reached = max(self._reached, _number(version))
         self._settle()
 
+    @property
+    def told_until(self) -> float | None:
+        """The latest time up to which everything is known to be told; None before the first list. It only grows."""
+        return self._told_until
+
     def age(self, now: float) -> float | None:
-        """Seconds since the latest time up to which everything is known to be told; None before the first list."""
+        """Seconds since that time; None before the first list."""
         return None if self._told_until is None else now - self._told_until
 
     def _settle(self) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
@@ -189,6 +190,7 @@ class Live:
         self._tenant_reflectors: tuple[Reflector[Any], ...] = ()
         self._kubevirts = OptionalKind(KUBEVIRTS, self._tell_permits) if kubevirt else None
         self._device_classes = OptionalKind(DEVICE_CLASSES, self._tell_mapped)
+        self._true_until = -math.inf
 
     async def run(self, transport: Transport) -> None:
         """Follow the cluster until cancelled."""
@@ -241,8 +243,16 @@ class Live:
         return _out_of_date(self._reflectors, self._pace.stale)
 
     def untold(self) -> str | None:
-        """Why no true answer about classes can be given now, or None when one can."""
-        return self.unsynced() or self.stale()
+        """Why no true answer about classes can be given now, or None when one can.
+
+        Every request asks. What is complete stays so, and is new enough until the oldest of it is too old.
+        """
+        if asyncio.get_running_loop().time() <= self._true_until:
+            return None
+        problem = self.unsynced() or self.stale()
+        if problem is None:
+            self._true_until = self._pace.stale + min(each.told_until or -math.inf for each in self._reflectors)
+        return problem
 
     def tenants_problem(self) -> str | None:
         """Why nothing true can be said of namespaces and budgets now, or None when it can, or nobody asks for it."""

@@ -401,6 +401,11 @@ class Reflector(Generic[T]):
         """Seconds since the latest time up to which the handler is known to have been told everything."""
         return self._freshness.age(_now())
 
+    @property
+    def told_until(self) -> float | None:
+        """That time, on the clock of the event loop; None before the first list. It only grows."""
+        return self._freshness.told_until
+
     def is_older(self, seconds: float) -> bool:
         """Whether there was a complete list, and the age is more than so many seconds."""
         age = self._freshness.age(_now())

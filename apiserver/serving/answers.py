@@ -12,6 +12,8 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from aiohttp import HttpVersion
+
     from apiserver.serving.requests import Request
 
 AUDIT_ID: Final = "Audit-Id"
@@ -78,21 +80,21 @@ class Answer:
     def _head(self, request: "Request") -> bytes:
         """What goes before the body; the caller's version of HTTP is repeated, as the framework does."""
         headers, version = self.headers, request.version
-        lines = [_status_line(version.major, version.minor, self.status)]
+        head = _status_line(version, self.status)
         if request.audit_id:
-            lines.append(f"{AUDIT_ID}: {request.audit_id}")
+            head += f"{AUDIT_ID}: {request.audit_id}\r\n"
         if "Cache-Control" not in headers:
-            lines.append(f"Cache-Control: {NOT_CACHED}")
-        lines += [f"{name}: {value}" for name, value in headers.items()]
+            head += f"Cache-Control: {NOT_CACHED}\r\n"
+        for name, value in headers.items():
+            head += f"{name}: {value}\r\n"
         if self.status not in _WITHOUT_BODY and "Transfer-Encoding" not in headers:
-            lines.append(f"Content-Length: {len(self.body)}")
-        lines.append(_clock.date())
+            head += f"Content-Length: {len(self.body)}\r\n"
         if self.keep_alive:
             if version.minor == 0:
-                lines.append("Connection: keep-alive")
+                head += "Connection: keep-alive\r\n"
         elif version.minor:
-            lines.append("Connection: close")
-        return ("\r\n".join(lines) + "\r\n\r\n").encode()
+            head += "Connection: close\r\n"
+        return f"{head}{_clock.date()}\r\n\r\n".encode()
 
 
 class Stream(Answer):
@@ -188,5 +190,5 @@ _clock = _Clock()
 
 
 @lru_cache(maxsize=128)
-def _status_line(major: int, minor: int, status: int) -> str:
-    return f"HTTP/{major}.{minor} {status} {HTTPStatus(status).phrase}"
+def _status_line(version: "HttpVersion", status: int) -> str:
+    return f"HTTP/{version.major}.{version.minor} {status} {HTTPStatus(status).phrase}\r\n"

@@ -36,16 +36,17 @@ class Begun(Generator[Any, Any, _Result]):
     result: _Result
 
     def __init__(self, coroutine: Coroutine[Any, Any, _Result], context: Context | None = None) -> None:
+        self.done = False
         self._coroutine = coroutine
-        self._context = context
-        self._waits_for: Any = None
-        self._is_told = self._is_future = self.done = False
         try:
-            self._waits_for = coroutine.send(None) if context is None else context.run(coroutine.send, None)
+            waits_for = coroutine.send(None) if context is None else context.run(coroutine.send, None)
         except StopIteration as end:
             self.done = True
             self.result = end.value
             return
+        self._context = context
+        self._waits_for: Any = waits_for
+        self._is_told = False
         # A future that is handed on says so to the task, once. Others may be handed the same one before.
         self._is_future = getattr(self._waits_for, "_asyncio_future_blocking", None) is not None
         if self._is_future:

@@ -147,7 +147,7 @@ class _RememberedTargets:
 
 def _audit_id(given: str) -> str:
     """The id that a client gave its request, if that can stand in a header and a log; else a new one."""
-    usable = 0 < len(given) <= _MAX_AUDIT_ID and given.isascii() and given.isprintable()
+    usable = given and len(given) <= _MAX_AUDIT_ID and given.isascii() and given.isprintable()
     return given if usable else next(_audit_ids)
 
 

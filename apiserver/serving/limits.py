@@ -84,7 +84,7 @@ def _may_wait_for_client(response: Response) -> TypeGuard[Answer]:
 
 
 def _seconds_for(request: Request) -> float:
-    text = request.query.get("timeout", "") if request.query_string else ""
+    text = request.info.query.get("timeout", "")
     if not text:
         return REQUEST_SECONDS
     try:

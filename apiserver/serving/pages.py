@@ -52,7 +52,11 @@ async def read_page(store: ResourceStore, namespace: str, selection: Selection, 
     after, version = None, None
     if options.continue_token:
         after, version = _read_token(options.continue_token)
-    listing = await _listing(store, options)
+    if options.resource_version is None or options.continue_token:
+        listing = store.list()
+    else:
+        await store.wait_until_fresh(options.resource_version)
+        listing = store.list_at(options.resource_version) if options.exactly else store.list()
     version = version or listing.version
     items = _selected(listing, namespace, selection)
     if after is not None:
@@ -79,13 +83,6 @@ def is_selected(item: Stored, namespace: str, selection: Selection) -> bool:
     if namespace and item.key[0] != namespace:
         return False
     return selection.selects_all or selection.matches(item.object)
-
-
-async def _listing(store: ResourceStore, options: ListOptions) -> Listing:
-    if options.resource_version is None or options.continue_token:
-        return store.list()
-    await store.wait_until_fresh(options.resource_version)
-    return store.list_at(options.resource_version) if options.exactly else store.list()
 
 
 def _make_token(version: str, key: Key) -> str:

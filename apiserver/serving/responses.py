@@ -67,7 +67,7 @@ def _accepts_gzip(request: "Request") -> bool:
 
 
 def _encode(content: bytes | Mapping[str, Any], representation: Representation, request: "Request") -> bytes:
-    pretty = wants_pretty(representation, request.query, request.headers.get("User-Agent", ""))
+    pretty = wants_pretty(representation, request.info.query, request.headers.get("User-Agent", ""))
     if representation.media_type == YAML:
         tree = orjson.loads(content) if isinstance(content, bytes) else content
         return "".join(_yaml_parts(tree)).encode()
