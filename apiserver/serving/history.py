@@ -6,7 +6,7 @@ has fallen out of what is remembered has to list anew.
 
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -86,11 +86,14 @@ class History:
     Attributes:
         horizon: changes after this version are remembered, those up to it are not.
         keep: how many changes are remembered at most, marks not counted; None for the usual number.
+        made: what was made of the latest changes for one who watches, for all others to whom it is the same. Every
+            change empties it.
     """
 
     def __init__(self, begins: int, clock: Callable[[], float] = time.monotonic) -> None:
         self.horizon = begins
         self.keep: int | None = None
+        self.made: dict[Hashable, Any] = {}
         self._clock = clock
         self._changes: deque[tuple[float, Change]] = deque()
         self._first = self._marks = 0
@@ -103,6 +106,7 @@ class History:
 
     def record(self, change: Change) -> None:
         """Remember a change, and forget what is too old or too much."""
+        self.made.clear()
         self._changes.append((self._clock(), change))
         self._positions[change.version] = self.end
         self._marks += change.type == MARK

@@ -57,9 +57,9 @@ class Requirement:
         return int(found) > bound if self.operator == ">" else int(found) < bound
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Selection:
-    """The objects a request is about.
+    """The objects a request is about. The same one is made use of by all who ask in the same words, as far as possible.
 
     Attributes:
         labels: terms about metadata.labels.

@@ -24,7 +24,7 @@ FRESH_SECONDS: Final = 3
 
 _FRESH_POLL_SECONDS: Final = 0.05
 _MARK_SECONDS: Final = 1
-_WOKEN_AT_ONCE: Final = 8
+_WOKEN_AT_ONCE: Final = 16
 """How many of those who watch are told before somebody else has a turn."""
 
 Tell = Callable[[History], bool]

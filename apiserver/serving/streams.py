@@ -18,7 +18,7 @@ from apiserver.serving.negotiation import JSON, TABLE, Representation
 from apiserver.serving.requests import Request, Response
 from apiserver.serving.tables import INCLUDE_METADATA, INCLUDE_NONE, Layout, make_table, partial
 from apiserver.serving.traffic import WatchCount
-from apiserver.serving.watching import BOOKMARK, ERROR, INITIAL_EVENTS_END, Event, Watch
+from apiserver.serving.watching import BOOKMARK, ERROR, INITIAL_EVENTS_END, Batch, Event, Watch
 
 _EVENTS_AT_ONCE: Final = 500
 """How many events are encoded and written together; the first batch of a watch may hold a whole large collection."""
@@ -38,6 +38,14 @@ class Encoder:
     layout: Layout
     include: str
     _declares_columns: bool = field(default=True)
+
+    def encode_batch(self, batch: Batch) -> bytes:
+        """All lines of a batch; where they are the same for everybody, they are written once."""
+        if self.representation.convert_to:
+            return b"".join(map(self.encode, batch))
+        if batch.lines is None:
+            batch.lines = b"".join(map(self.encode, batch))
+        return batch.lines
 
     def encode(self, event: Event) -> bytes:
         """One event as one line."""
@@ -81,10 +89,10 @@ async def write_stream(request: Request, watch: Watch, encoder: Encoder, count: 
             return await _write_websocket(request, await anext(batches), batches, encoder, count)
     stream = Stream(request, {"Content-Type": JSON})
 
-    def put(batch: Sequence[Event]) -> bool:
+    def put(batch: Batch) -> bool:
         if len(batch) > _EVENTS_AT_ONCE or not stream.has_room:
             return False
-        stream.put(b"".join(map(encoder.encode, batch)))
+        stream.put(encoder.encode_batch(batch))
         count.sent(len(batch))
         return True
 

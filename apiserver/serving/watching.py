@@ -53,11 +53,24 @@ class Event:
         return self.what.body if isinstance(self.what, Stored) else None
 
 
-Sink = Callable[[Sequence[Event]], bool]
+class Batch(list[Event]):
+    """Events that are told together, and perhaps to many.
+
+    Attributes:
+        lines: the same as lines of JSON, once somebody has written them.
+    """
+
+    lines: bytes | None = None
+
+
+Sink = Callable[[Batch], bool]
 """Takes a batch of events if it can at once; whether it did."""
 
+_MADE_AT_MOST: Final = 64
+"""How many batches are kept for others; they are forgotten with the next change."""
 
-def _takes_nothing(_: Sequence[Event]) -> bool:
+
+def _takes_nothing(_: Batch) -> bool:
     """A sink for those who ask for each batch."""
     return False
 
@@ -147,14 +160,19 @@ class Watch:
         """Have the sink take at once what is new; where it does not, or the watch is to end, nothing is done."""
         if self.closing.is_set() or self.store.pause_seconds:
             return False
-        try:
-            changes = history.since(place.position)
-        except ForgottenError:
+        # Most who watch watch the same: what is made for the first of them is there for all.
+        alike = place.position, self.selection, self.namespace, place.is_taken_up
+        batch: Batch | None = history.made.get(alike)
+        if batch is None:
+            try:
+                batch = Batch(self._events(history.since(place.position), place))
+            except ForgottenError:
+                return False
+            if len(history.made) < _MADE_AT_MOST:
+                history.made[alike] = batch
+        if batch and not sink(batch):
             return False
-        events = self._events(changes, place)
-        if events and not sink(events):
-            return False
-        place.position += len(changes)
+        place.position = history.end
         return True
 
     async def _pause(self, ends: float) -> None:

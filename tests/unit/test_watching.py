@@ -1,8 +1,9 @@
 """Watches of a store: what is told, from which version on, and how they end."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
-from contextlib import aclosing, suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from contextlib import AsyncExitStack, aclosing, suppress
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -19,13 +20,16 @@ from apiserver.serving.history import (
     ForgottenError,
     History,
 )
+from apiserver.serving.negotiation import TABLE, Representation
 from apiserver.serving.options import ListOptions, read_options
 from apiserver.serving.pages import read_page
 from apiserver.serving.selectors import METADATA_FIELDS, Selection, make_selection
 from apiserver.serving.status import BadRequest, Expired, ServiceUnavailable, StatusError, TooLargeVersion
 from apiserver.serving.store import ResourceStore
+from apiserver.serving.streams import Encoder
+from apiserver.serving.tables import INCLUDE_NONE, Column, Layout, name_cell
 from apiserver.serving.versions import VersionSource
-from apiserver.serving.watching import INITIAL_EVENTS_END, Event, Watch
+from apiserver.serving.watching import INITIAL_EVENTS_END, Batch, Event, Watch
 
 
 class Time:
@@ -376,6 +380,59 @@ async def test_told_at_once(things: ResourceStore) -> None:
         things.put(("", "c"), thing("c", labels={"x": "1"}, size=2))
         assert told(await coming) == [("MODIFIED", "c")]
     assert len(taken) == 4
+
+
+async def test_those_alike_are_told_the_same(things: ResourceStore) -> None:
+    """What is made for one who watches serves the others who ask the same, and nobody else, nor who lags behind."""
+    all_, some = make_selection("", "", METADATA_FIELDS), make_selection("x=1", "", METADATA_FIELDS)
+    taken: list[list[Batch]] = [[] for _ in range(4)]
+    busy = {3}
+
+    def sink(index: int) -> Callable[[Batch], bool]:
+        def take(batch: Batch) -> bool:
+            if index not in busy:
+                taken[index].append(batch)
+            return index not in busy
+
+        return take
+
+    version = things.list().version
+    async with AsyncExitStack() as stack:
+        coming = []
+        for index, selection in enumerate((all_, all_, some, all_)):
+            followed = replace(watch(things, resourceVersion=version), selection=selection)
+            batches = await stack.enter_async_context(aclosing(followed.batches(sink(index))))
+            assert await following(batches) == ()
+            coming.append(await waiting_with(batches))
+        things.put(("", "a"), thing("a", size=1))
+        await asyncio.sleep(0.01)
+        assert told(await coming[3]) == [("MODIFIED", "a")]
+        things.put(("", "b"), thing("b", labels={"x": "1"}))
+        await asyncio.sleep(0.01)
+        assert [[told(batch) for batch in each] for each in taken] == [
+            [[("MODIFIED", "a")], [("MODIFIED", "b")]],
+            [[("MODIFIED", "a")], [("MODIFIED", "b")]],
+            [[("ADDED", "b")]],
+            [],
+        ]
+        assert [one is other for one, other in zip(taken[0], taken[1], strict=True)] == [True, True]
+        for task in coming[:3]:
+            task.cancel()
+        await asyncio.gather(*coming[:3], return_exceptions=True)
+
+
+async def test_lines_are_written_once(things: ResourceStore) -> None:
+    """Lines that are the same for everybody are kept with the batch; a Table differs from one to the next."""
+    things.put(("", "a"), thing("a", size=1, uid="other"))
+    events = [Event("ADDED", item) for item in things.list().items]
+    layout = Layout(columns=(Column("Name", name_cell, "Name.", format="name"),))
+    for representation in (Representation(), Representation(convert_to=TABLE, convert_version="v1")):
+        one, other = (Encoder(representation, layout, INCLUDE_NONE) for _ in range(2))
+        batch = Batch(events)
+        lines = b"".join(map(other.encode, events))
+        assert [one.encode_batch(batch), lines.count(b"\n")] == [lines, 2]
+        assert (batch.lines == lines) is not bool(representation.convert_to)
+        assert (one.encode_batch(batch) == lines) is not bool(representation.convert_to)  # the second has no columns
 
 
 async def test_one_that_fails_at_once(things: ResourceStore, monkeypatch: pytest.MonkeyPatch) -> None:
