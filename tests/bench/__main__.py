@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from tests.bench import cpu, freshness, races, real, scale, start, tenants, watchers
+from tests.bench import cpu, freshness, host, races, real, scale, start, tenants, watchers
 from tests.bench.loads import find_load
 from tests.bench.rows import HEADINGS, Row, as_json, as_markdown, as_plot, as_text, summary, write_between
 from tests.bench.stage import staged
@@ -39,6 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen = parser.parse_args(arguments)
     rows = []
     _say(", ".join(HEADINGS))
+    began = host.taken()
     try:
         for row in measure(chosen.rows, chosen.seconds):
             _say(as_text(row))
@@ -49,6 +50,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not rows:
         _complain(f"there is no row with {chosen.rows!r} in its name")
         return 2
+    rows.append(host.row(since=began))
+    _say(as_text(rows[-1]))
     chosen.json.parent.mkdir(parents=True, exist_ok=True)
     chosen.json.write_text(as_json(rows))
     if chosen.write and not chosen.rows:  # a part of the rows must not stand for all

@@ -3,15 +3,26 @@
 No kubelet runs: the pods are created bound to a node and stay Pending, which counts like running.
 """
 
+import asyncio
 import json
+import re
 import statistics
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
 from typing import Final
+from urllib.parse import urlencode
 
+import uvloop
+
+from apiserver.cluster.client import connect
+from apiserver.cluster.live import CLASSES, NODES, PODS, Live
+from apiserver.cluster.view import View
+from apiserver.garbage import settle
 from tests.bench.allocations import CRATE, VERSION, Run, find_allocations, run
-from tests.bench.churn import PODS
+from tests.bench.churn import PODS as CREATED
 from tests.bench.objects import class_object, device
 from tests.bench.pods import raw_pod
 from tests.bench.rows import Row, alternating
@@ -27,10 +38,15 @@ CREATORS: Final = 8
 LISTS: Final = 200
 NAIVE_ROUNDS: Final = 3
 GPU_POD_EVERY: Final = 50
+SYNC_SECONDS: Final = 120
+POLL_SECONDS: Final = 0.005
+HEAD_BYTES: Final = 4096
+CONTINUE: Final = re.compile(rb'"continue":"([^"]+)"')
 LATENCY: Final = "latency of a list at 10,000 real pods, against none"
+SYNC: Final = "first sync of 10,000 real pods, against only downloading them"
 NAIVE: Final = "a list, against listing and decoding all of 10,000 real pods in Python"
 ALLOCATIONS: Final = f"kubectl get gpuclasses, against {CRATE} at 10,000 real pods"
-WORDS: Final = (LATENCY, NAIVE, ALLOCATIONS)
+WORDS: Final = (LATENCY, SYNC, NAIVE, ALLOCATIONS)
 
 
 def measure(stage: Stage, wanted: str, announce: Callable[[str], None]) -> Iterator[Row]:
@@ -45,10 +61,15 @@ def measure(stage: Stage, wanted: str, announce: Callable[[str], None]) -> Itera
         seconds = time.monotonic() - started
         wait_for(lambda: _requested(reader) == requested + COUNT // GPU_POD_EVERY, "the catalog to count every pod")
         (after,) = alternating([lambda: _latency(reader)])
+    control_plane = stage.control_plane
+    sync, download = alternating(
+        [partial(_sync, control_plane.kubeconfig), partial(_download, control_plane.client)], rounds=NAIVE_ROUNDS
+    )
     (naive,) = alternating([lambda: _list_all(stage.control_plane.client)], rounds=NAIVE_ROUNDS, warm_up=False)
     note = f"created in {seconds:.0f} s, {size:.1f} kB each as stored, bound to {NODES_OF_FIRST} nodes"
     rows = (
         Row(LATENCY, after, before, 1.1, at_least=False, unit="ms", note=note),
+        Row(SYNC, sync, download, 1.5, at_least=False, unit="s", note="pages of 500, as kube-apiserver makes them"),
         Row(NAIVE, after, naive, None, at_least=False, unit="ms", note="in one request of kube-apiserver's JSON"),
     )
     yield from (row for row in rows if wanted in row.what)
@@ -91,7 +112,7 @@ def _create(stage: Stage) -> int:
 
     def some(first: int) -> int:
         with stage.control_plane.user_client(ADMIN, ADMIN_GROUPS) as client:
-            answers = [client.request("POST", PODS, _pod(number)) for number in range(first, COUNT, CREATORS)]
+            answers = [client.request("POST", CREATED, _pod(number)) for number in range(first, COUNT, CREATORS)]
         for answer in answers:
             answer.raise_for_status()
         return sum(len(answer.body) for answer in answers)
@@ -126,6 +147,41 @@ def _latency(reader: Client) -> float:
         reader.request("GET", f"{API}/{LIST}").raise_for_status()
         delays.append((time.perf_counter() - started) * 1000)
     return statistics.median(delays)
+
+
+def _sync(kubeconfig: Path) -> float:
+    """Seconds until a view of its own is complete, as a server makes it when it starts."""
+
+    async def follow() -> float:
+        live = Live(View())
+        async with await connect(kubeconfig, user_agent="bench", local=True) as client:
+            started = time.perf_counter()
+            tasks = [asyncio.create_task(live.run(client)), asyncio.create_task(settle(live.unsynced))]
+            try:
+                async with asyncio.timeout(SYNC_SECONDS):
+                    while live.unsynced() is not None:  # noqa: ASYNC110 # any condition, not one event
+                        await asyncio.sleep(POLL_SECONDS)
+                return time.perf_counter() - started
+            finally:
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(follow())
+
+
+def _download(client: Client) -> float:
+    """Seconds for the same pages, one after the other, thrown away."""
+    started = time.perf_counter()
+    for collection in (CLASSES, NODES, PODS):
+        query = {"limit": str(collection.page_size), "fieldSelector": collection.field_selector}
+        token: str | None = ""
+        while token is not None:
+            body = client.request("GET", f"{collection.path}?{urlencode({**query, 'continue': token})}").body
+            found = CONTINUE.search(body[:HEAD_BYTES])
+            token = found[1].decode() if found else None
+    return time.perf_counter() - started
 
 
 def _list_all(client: Client) -> float:

@@ -10,7 +10,7 @@ import pytest
 
 from apiserver.cluster.view import View
 from apiserver.serving.versions import EPOCH
-from tests.bench import cpu
+from tests.bench import cpu, host
 from tests.bench.__main__ import main
 from tests.bench.loads import Load, LoadError, find_load
 from tests.bench.rows import BEGIN, END, Row, alternating, as_markdown, as_plot, summary, write_between
@@ -92,7 +92,9 @@ def run(tmp_path: Path) -> tuple[int, Json]:
     """The exit code for the quickest row, and what was written of it."""
     file = tmp_path / "bench.json"
     code = main([f"--rows={GPU_POD}", f"--json={file}"])
-    (row,) = json.loads(file.read_text())["rows"]
+    row, taken = json.loads(file.read_text())["rows"]
+    assert (taken["what"], taken["goal"]) == (host.WHAT, None)
+    assert 0 <= taken["ours"] <= 100
     return code, row
 
 
