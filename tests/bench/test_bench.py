@@ -118,7 +118,7 @@ def test_a_program_made_slower_misses_its_row(
     assert code == 1
     assert slow["met"] is False
     assert slow["ours"] > 10 * quick["ours"]
-    assert capsys.readouterr().out.endswith("1 rows, 1 missed\n")
+    assert capsys.readouterr().out.endswith("2 rows, 1 missed\n")
 
 
 def test_no_row_of_that_name_is_no_success(tmp_path: Path) -> None:
