@@ -22,6 +22,7 @@ from cryptography import x509
 from multidict import CIMultiDict, CIMultiDictProxy
 
 from apiserver.serving.certificates import CertificateError, CertificateVerifier, common_name, user_of
+from apiserver.serving.remembered import Remembered
 from apiserver.serving.reviews import ReviewCache
 from apiserver.serving.users import ANONYMOUS, User, with_authenticated_group
 
@@ -277,7 +278,7 @@ class Authenticator:
         self._now = now
         self._reviews: ReviewCache[bytes, User | None] = ReviewCache(clock=clock)
         self._review_key = secrets.token_bytes(32)
-        self._known: dict[tuple[bytes, tuple[bytes, ...]], _Known] = {}
+        self._known: Remembered[tuple[bytes, tuple[bytes, ...]], _Known] = Remembered(_REMEMBERED_KNOWN)
         self.attempts: Counter[str] = Counter()
 
     @property
@@ -308,7 +309,7 @@ class Authenticator:
     async def authenticate(
         self, *, peer_certificate: bytes | None, headers: Headers, intermediates: tuple[bytes, ...] = ()
     ) -> User:
-        """Return who is asking, `system:anonymous` if nobody knows and nobody objects.
+        """Find out who is asking, `system:anonymous` if nobody knows and nobody objects; to be asked after `recall`.
 
         Args:
             peer_certificate: the client's certificate of the TLS handshake as DER, None without one.
@@ -319,9 +320,6 @@ class Authenticator:
             Unauthenticated: nobody knows and somebody objects.
             ForeignPage: the client certificate says who, and it is a page of another site that makes use of it.
         """
-        known = self.recall(peer_certificate, headers, intermediates)
-        if known is not None:
-            return known
         peer = _Peer(peer_certificate, intermediates) if peer_certificate is not None else None
         objections: list[Unauthenticated] = []
         for authenticate in (
@@ -354,8 +352,6 @@ class Authenticator:
         """Take a certificate as known that is no front proxy's: no header but Origin can change who asks."""
         now, ends = self._now(), x509.load_der_x509_certificate(peer.certificate).not_valid_after_utc
         until = min(now + _REMEMBER_KNOWN, ends.timestamp())
-        if len(self._known) >= _REMEMBERED_KNOWN:
-            self._known.clear()
         self._known[peer] = _Known(user, now, until)
 
     async def _by_front_proxy(self, peer: _Peer | None, headers: Headers) -> User | None:

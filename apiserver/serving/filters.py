@@ -32,6 +32,7 @@ from apiserver.serving.authorization import (
 )
 from apiserver.serving.certificates import Peer
 from apiserver.serving.httplog import LOG, REQUESTS, log_request, values
+from apiserver.serving.remembered import Remembered
 from apiserver.serving.request_info import RequestInfo, read_request
 from apiserver.serving.requests import Request, Response
 from apiserver.serving.responses import respond_status, respond_text
@@ -130,7 +131,7 @@ class _RememberedTargets:
     """What requests ask for, read once for each method and target: most clients ask the same again and again."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[str, str], RequestInfo] = {}
+        self._known: Remembered[tuple[str, str], RequestInfo] = Remembered(_REMEMBERED_TARGETS)
 
     def read(self, request: Request) -> RequestInfo:
         """What a request asks for."""
@@ -139,8 +140,6 @@ class _RememberedTargets:
         if info is None:
             info = read_request(request.method, request.path, request.query)
             if len(request.raw_path) <= _REMEMBERED_LENGTH:
-                if len(self._known) >= _REMEMBERED_TARGETS:
-                    self._known.clear()
                 self._known[key] = info
         return info
 

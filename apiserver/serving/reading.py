@@ -9,7 +9,7 @@ import random
 from collections import Counter
 from collections.abc import Coroutine, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import UTC, datetime
 from functools import partial as bind
 from typing import Any, Final
@@ -20,6 +20,7 @@ from apiserver.serving.eager import in_task
 from apiserver.serving.negotiation import JSON, META_GROUP, PARTIAL, PARTIAL_LIST, TABLE, Representation, negotiate
 from apiserver.serving.options import GET_OPTIONS, read_options
 from apiserver.serving.pages import Page, read_page
+from apiserver.serving.remembered import Remembered
 from apiserver.serving.request_info import RequestInfo, is_true_like
 from apiserver.serving.requests import Request, Response
 from apiserver.serving.resources import GroupVersion, Resource, Subresource
@@ -56,7 +57,7 @@ class Reading:
         self._traffic = traffic
         self._closing = asyncio.Event()
         self._running: Counter[str] = Counter()
-        self._selections: dict[tuple[str, str, str], Selection] = {}
+        self._selections: Remembered[tuple[str, str, str], Selection] = Remembered(_REMEMBERED_SELECTIONS)
         # One thread, whatever is asked for: the loop then never waits for more than one other to give way.
         self._writer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="writer")
 
@@ -111,7 +112,7 @@ class Reading:
             await self._wait_for_version(request, store)
         asked = info.query.keys() - GET_OPTIONS if info.query else ()
         parameters = {name: request.query.getall(name) for name in asked}
-        with _NO_TURN if subresource.at_once is None else self._turn(resource, subresource, subresource.at_once):
+        with self._turn(resource, subresource):
             found = await subresource.read(info.namespace, info.name, parameters)
             if found is None:
                 raise NotFound.object(info.group, info.resource, info.name)
@@ -122,10 +123,14 @@ class Reading:
                 return write()
             return await asyncio.get_running_loop().run_in_executor(self._writer, write)
 
-    @contextmanager
-    def _turn(self, resource: Resource, subresource: Subresource, at_once: int) -> Iterator[None]:
+    def _turn(self, resource: Resource, subresource: Subresource) -> AbstractContextManager[None]:
         """While the context is open, the request is one of those that are made at once."""
-        name = f"{resource.plural}/{subresource.name}"
+        if subresource.at_once is None:
+            return _NO_TURN
+        return self._counted(f"{resource.plural}/{subresource.name}", subresource.at_once)
+
+    @contextmanager
+    def _counted(self, name: str, at_once: int) -> Iterator[None]:
         if self._running[name] >= at_once:
             message = f"{at_once} requests for {name} are being answered already, please try again later"
             raise TooManyRequests(message, retry_after_seconds=_BUSY_SECONDS)
@@ -200,8 +205,6 @@ class Reading:
         if known is None:
             known = make_selection(labels, fields, {**METADATA_FIELDS, **resource.fields})
             if len(labels) + len(fields) <= _REMEMBERED_LENGTH:
-                if len(self._selections) >= _REMEMBERED_SELECTIONS:
-                    self._selections.clear()
                 self._selections[resource.plural, labels, fields] = known
         return known
 

@@ -75,9 +75,8 @@ def authenticator(
 async def who(asked: Authenticator, certificate: Issued | None, headers: Mapping[str, str]) -> User | None:
     """Return who is asking, None for 401."""
     try:
-        return await asked.authenticate(
-            peer_certificate=certificate.der if certificate else None, headers=CIMultiDict(headers)
-        )
+        shown, given = certificate.der if certificate else None, CIMultiDict(headers)
+        return asked.recall(shown, given) or await asked.authenticate(peer_certificate=shown, headers=given)
     except Unauthenticated:
         return None
 
