@@ -5,24 +5,24 @@ No kubelet runs: the pods are created bound to a node and stay Pending, which co
 
 import asyncio
 import json
-import re
 import statistics
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 from urllib.parse import urlencode
 
 import uvloop
 
+from apiserver.cluster import live
 from apiserver.cluster.client import connect
-from apiserver.cluster.live import CLASSES, NODES, PODS, Live
+from apiserver.cluster.reflector import Decoder
 from apiserver.cluster.view import View
 from apiserver.garbage import settle
 from tests.bench.allocations import CRATE, VERSION, Run, find_allocations, run
-from tests.bench.churn import PODS as CREATED
+from tests.bench.churn import PODS
 from tests.bench.objects import class_object, device
 from tests.bench.pods import raw_pod
 from tests.bench.rows import Row, alternating
@@ -40,8 +40,6 @@ NAIVE_ROUNDS: Final = 3
 GPU_POD_EVERY: Final = 50
 SYNC_SECONDS: Final = 120
 POLL_SECONDS: Final = 0.005
-HEAD_BYTES: Final = 4096
-CONTINUE: Final = re.compile(rb'"continue":"([^"]+)"')
 LATENCY: Final = "latency of a list at 10,000 real pods, against none"
 SYNC: Final = "first sync of 10,000 real pods, against only downloading them"
 NAIVE: Final = "a list, against listing and decoding all of 10,000 real pods in Python"
@@ -112,7 +110,7 @@ def _create(stage: Stage) -> int:
 
     def some(first: int) -> int:
         with stage.control_plane.user_client(ADMIN, ADMIN_GROUPS) as client:
-            answers = [client.request("POST", CREATED, _pod(number)) for number in range(first, COUNT, CREATORS)]
+            answers = [client.request("POST", PODS, _pod(number)) for number in range(first, COUNT, CREATORS)]
         for answer in answers:
             answer.raise_for_status()
         return sum(len(answer.body) for answer in answers)
@@ -153,13 +151,13 @@ def _sync(kubeconfig: Path) -> float:
     """Seconds until a view of its own is complete, as a server makes it when it starts."""
 
     async def follow() -> float:
-        live = Live(View())
+        followed = live.Live(View())
         async with await connect(kubeconfig, user_agent="bench", local=True) as client:
             started = time.perf_counter()
-            tasks = [asyncio.create_task(live.run(client)), asyncio.create_task(settle(live.unsynced))]
+            tasks = [asyncio.create_task(followed.run(client)), asyncio.create_task(settle(followed.unsynced))]
             try:
                 async with asyncio.timeout(SYNC_SECONDS):
-                    while live.unsynced() is not None:  # noqa: ASYNC110 # any condition, not one event
+                    while followed.unsynced() is not None:  # noqa: ASYNC110 # any condition, not one event
                         await asyncio.sleep(POLL_SECONDS)
                 return time.perf_counter() - started
             finally:
@@ -174,13 +172,15 @@ def _sync(kubeconfig: Path) -> float:
 def _download(client: Client) -> float:
     """Seconds for the same pages, one after the other, thrown away."""
     started = time.perf_counter()
-    for collection in (CLASSES, NODES, PODS):
+    for collection in (live.CLASSES, live.NODES, live.PODS):
+        decoder: Decoder[Any] = Decoder(collection.item_type)
         query = {"limit": str(collection.page_size), "fieldSelector": collection.field_selector}
-        token: str | None = ""
-        while token is not None:
-            body = client.request("GET", f"{collection.path}?{urlencode({**query, 'continue': token})}").body
-            found = CONTINUE.search(body[:HEAD_BYTES])
-            token = found[1].decode() if found else None
+        while True:
+            answer = client.request("GET", f"{collection.path}?{urlencode(query)}")
+            answer.raise_for_status()
+            query["continue"] = decoder.token_ahead(answer.body)
+            if not query["continue"]:
+                break
     return time.perf_counter() - started
 
 
