@@ -257,6 +257,7 @@ def test_dashboard(promjudge: Promjudge) -> None:
             assert 'job="gpuclass-catalog"' in query, "kube-apiserver has metrics of these names, too"
 
 
+@pytest.mark.usefixtures("catalog")  # its namespace is there
 def test_component(control_plane: ControlPlane, component: list[Json]) -> None:
     """Kustomize adds these four objects to the base; kube-apiserver takes those whose kinds it knows."""
     assert {(each["kind"], each["metadata"]["name"]) for each in component} == {
