@@ -22,6 +22,8 @@ NOT_CACHED: Final = "no-cache, private"
 """The Cache-Control of every answer that does not say otherwise."""
 WRITE_SECONDS: Final = 60
 """For how long a client may take nothing before it is let go; what waits for it is bounded by the write buffer."""
+UNWAITED_BYTES: Final = 64 * 1024
+"""What a connection takes without waiting for its client."""
 _JOINED_BYTES: Final = 16 * 1024
 """Bodies up to this, which is one TLS record, are copied behind their head; to copy more costs as much as a record."""
 _WITHOUT_BODY: Final = (204, 304)
@@ -42,7 +44,7 @@ class Answer:
         closes: whether it is the last of its connection.
     """
 
-    __slots__ = ("body", "closes", "headers", "is_sent", "keep_alive", "status")
+    __slots__ = ("_lines", "body", "closes", "headers", "is_sent", "keep_alive", "status")
 
     def __init__(self, status: int = 200, body: bytes = b"", headers: dict[str, str] | None = None) -> None:
         self.status = status
@@ -50,6 +52,14 @@ class Answer:
         self.headers = {} if headers is None else headers
         self.is_sent = False
         self.keep_alive = self.closes = False
+        self._lines = ""  # the headers that are always the same, once they are written
+
+    def with_body(self, body: bytes) -> "Answer":
+        """The same with another body."""
+        answer = Answer(self.status, body, self.headers)
+        answer.keep_alive = self.keep_alive
+        answer._lines = self._lines = self._lines or _lines(self.headers)
+        return answer
 
     def force_close(self) -> None:
         """End the connection with this answer."""
@@ -67,34 +77,41 @@ class Answer:
         transport = _transport(request)
         self.is_sent = True
         self.keep_alive = request.keep_alive and not self.closes
-        head = self._head(request)
         if request.method == "HEAD":
-            transport.write(head)
-        elif len(self.body) <= _JOINED_BYTES:
-            transport.write(head + self.body)
+            transport.write(self._head(request.version, request.audit_id))
         else:
-            transport.writelines((head, self.body))
+            self.write_to(transport, request.version, request.audit_id)
         if request.protocol.writing_paused:
             await request.writer.drain()
 
-    def _head(self, request: "Request") -> bytes:
-        """What goes before the body; the caller's version of HTTP is repeated, as the framework does."""
-        headers, version = self.headers, request.version
-        head = _status_line(version, self.status)
-        if request.audit_id:
-            head += f"{AUDIT_ID}: {request.audit_id}\r\n"
-        if "Cache-Control" not in headers:
-            head += f"Cache-Control: {NOT_CACHED}\r\n"
-        for name, value in headers.items():
-            head += f"{name}: {value}\r\n"
-        if self.status not in _WITHOUT_BODY and "Transfer-Encoding" not in headers:
-            head += f"Content-Length: {len(self.body)}\r\n"
+    def write_to(self, transport: asyncio.WriteTransport, version: "HttpVersion", audit_id: str) -> None:
+        """Write it whole, whether the connection has room or not.
+
+        Args:
+            transport: of the connection.
+            version: the caller's version of HTTP, which is repeated, as the framework does.
+            audit_id: of the request.
+        """
+        head, body = self._head(version, audit_id), self.body
+        if len(body) <= _JOINED_BYTES:
+            transport.write(head + body)
+        else:
+            transport.writelines((head, body))
+
+    def _head(self, version: "HttpVersion", audit_id: str) -> bytes:
+        """What goes before the body."""
+        lines = self._lines or _lines(self.headers)
+        audit = f"{AUDIT_ID}: {audit_id}\r\n" if audit_id else ""
+        length = connection = ""
+        if self.status not in _WITHOUT_BODY and "Transfer-Encoding" not in self.headers:
+            length = f"Content-Length: {len(self.body)}\r\n"
         if self.keep_alive:
             if version.minor == 0:
-                head += "Connection: keep-alive\r\n"
+                connection = "Connection: keep-alive\r\n"
         elif version.minor:
-            head += "Connection: close\r\n"
-        return f"{head}{_clock.date()}\r\n\r\n".encode()
+            connection = "Connection: close\r\n"
+        status_line = _status_line(version, self.status)
+        return f"{status_line}{audit}{lines}{length}{connection}{_clock.date()}\r\n\r\n".encode()
 
 
 class Stream(Answer):
@@ -170,6 +187,14 @@ def _transport(request: "Request") -> asyncio.WriteTransport:
     if transport is None or transport.is_closing():
         raise ConnectionResetError("the client has left")
     return transport
+
+
+def _lines(headers: dict[str, str]) -> str:
+    """Headers as they are sent."""
+    lines = "" if "Cache-Control" in headers else f"Cache-Control: {NOT_CACHED}\r\n"
+    for name, value in headers.items():
+        lines += f"{name}: {value}\r\n"
+    return lines
 
 
 class _Clock:

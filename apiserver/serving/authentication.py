@@ -11,14 +11,13 @@ import re
 import secrets
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Final, NamedTuple
 from urllib.parse import unquote
 
-from cryptography import x509
 from multidict import CIMultiDict, CIMultiDictProxy
 
 from apiserver.serving.certificates import CertificateError, CertificateVerifier, common_name, user_of
@@ -29,9 +28,10 @@ from apiserver.serving.users import ANONYMOUS, User, with_authenticated_group
 Headers = CIMultiDict[str] | CIMultiDictProxy[str]
 TokenReviewer = Callable[[str], Awaitable[User | None]]
 
+KNOWN: Final = "success"
+"""What a caller who is known is counted as."""
 _IMPERSONATION_PREFIX = "impersonate-"
 _WEBSOCKET_TOKEN_PREFIX = "base64url.bearer.authorization.k8s.io."  # noqa: S105 - announces a token, is none
-_REMEMBER_KNOWN = 10
 _REMEMBERED_KNOWN = 1024
 _MALFORMED_ESCAPE = re.compile("%(?![0-9A-Fa-f]{2})")
 
@@ -262,7 +262,7 @@ class Authenticator:
 
     Attributes:
         config: what is trusted; None until it is known.
-        attempts: how many callers were known, `success`, and how many were not, `error`.
+        attempts: how many callers were known, KNOWN, and how many were not, `error`.
     """
 
     def __init__(
@@ -303,8 +303,25 @@ class Authenticator:
         known = self._known.get((peer_certificate, intermediates))
         if known is None or not known.since <= self._now() <= known.until or "Origin" in headers:
             return None
-        self.attempts["success"] += 1
+        self.attempts[KNOWN] += 1
         return known.user
+
+    def lasting(
+        self, peer_certificate: bytes, headers: Headers, intermediates: tuple[bytes, ...] = ()
+    ) -> Callable[[], bool] | None:
+        """Says for how long `authenticate` would answer as it did just now, when asked the same.
+
+        That is as long as the certificate is taken as known, and the same is trusted. None where the certificate and
+        the headers are not all there is to it: whether a token is still valid only its reviewer knows.
+        """
+        if "Authorization" in headers or "Upgrade" in headers or self.config is None:
+            return None
+        config, now = self.config, self._now
+        span = self._span(_Peer(peer_certificate, intermediates), config.verifiers)
+        if span is None:
+            return None
+        since, until = span
+        return lambda: self.config is config and since <= now() <= until
 
     async def authenticate(
         self, *, peer_certificate: bytes | None, headers: Headers, intermediates: tuple[bytes, ...] = ()
@@ -337,12 +354,12 @@ class Authenticator:
                 user = with_authenticated_group(user)
                 if authenticate == self._by_certificate and objections and peer is not None:
                     self._remember(peer, user)
-                self.attempts["success"] += 1
+                self.attempts[KNOWN] += 1
                 return user
         if objections:
             self.attempts["error"] += 1
             raise Unauthenticated("; ".join(map(str, objections))) from objections[0]
-        self.attempts["success"] += 1
+        self.attempts[KNOWN] += 1
         return ANONYMOUS
 
     def _at(self) -> datetime:
@@ -350,9 +367,17 @@ class Authenticator:
 
     def _remember(self, peer: _Peer, user: User) -> None:
         """Take a certificate as known that is no front proxy's: no header but Origin can change who asks."""
-        now, ends = self._now(), x509.load_der_x509_certificate(peer.certificate).not_valid_after_utc
-        until = min(now + _REMEMBER_KNOWN, ends.timestamp())
-        self._known[peer] = _Known(user, now, until)
+        client_ca = self.config.client_ca if self.config else None
+        span = self._span(peer, (client_ca,) if client_ca else ())
+        if span is not None:
+            self._known[peer] = _Known(user, *span)
+
+    def _span(self, peer: _Peer, verifiers: Iterable[CertificateVerifier]) -> tuple[float, float] | None:
+        """From now until when a certificate is taken as known by whoever vouches for it; None where nobody does."""
+        at = self._at()
+        ends = [verifier.known_until(peer.certificate, peer.intermediates, at=at) for verifier in verifiers]
+        known = [end.timestamp() for end in ends if end is not None]
+        return (at.timestamp(), min(known)) if known else None
 
     async def _by_front_proxy(self, peer: _Peer | None, headers: Headers) -> User | None:
         trusted = self.config.request_header if self.config else None

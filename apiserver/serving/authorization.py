@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Final
 
 from apiserver.serving.reviews import ReviewCache
 from apiserver.serving.users import PRIVILEGED_GROUP, User
@@ -55,6 +56,8 @@ class Verdict:
     reason: str = ""
 
 
+ALLOWED: Final = Decision.ALLOW.value
+"""What an allowance is counted as."""
 _ALLOWED = Verdict(Decision.ALLOW)
 
 
@@ -160,11 +163,20 @@ class Authorizer:
     def recall(self, attributes: Attributes) -> Verdict | None:
         """The verdict on the attributes where nobody need be asked; else None, and `authorize` asks."""
         verdict: Verdict | None = _ALLOWED
-        if PRIVILEGED_GROUP not in attributes.user.groups and not self._is_open(attributes):
+        if not self._is_exempt(attributes):
             verdict = self._reviews.recall(attributes)
         if verdict is not None:
             self.attempts[verdict.decision.value] += 1
         return verdict
+
+    def lasting(self, attributes: Attributes) -> Callable[[], bool] | None:
+        """Says for how long `recall` would allow the attributes without asking; None where it would not now."""
+        if self._is_exempt(attributes):
+            return _always
+        verdict = self._reviews.recall(attributes)
+        if verdict is None or verdict.decision is not Decision.ALLOW:
+            return None
+        return self._reviews.lasting(attributes)
 
     async def authorize(self, attributes: Attributes) -> Verdict:
         """Return the verdict on the attributes.
@@ -195,7 +207,10 @@ class Authorizer:
                 f"the subject access review failed: {str(error) or type(error).__name__}"
             ) from error
 
-    def _is_open(self, attributes: Attributes) -> bool:
+    def _is_exempt(self, attributes: Attributes) -> bool:
+        """Whether nobody is asked about them."""
+        if PRIVILEGED_GROUP in attributes.user.groups:
+            return True
         return not attributes.resource_request and attributes.path in self._open_paths
 
     async def _review(self, attributes: Attributes) -> Verdict:
@@ -210,6 +225,10 @@ class Authorizer:
         if allowed or denied:
             return Verdict(Decision.ALLOW if allowed else Decision.DENY, reason)
         return Verdict(Decision.NO_OPINION, f"{_AUTHORIZER_NAME}: {reason}" if reason else "")
+
+
+def _always() -> bool:
+    return True
 
 
 def subject_access_review(attributes: Attributes) -> dict[str, object]:

@@ -110,6 +110,17 @@ class CertificateVerifier:
         Raises:
             CertificateError: no such path, or the leaf cannot be read.
         """
+        outcome = self._outcome(leaf_der, intermediates, at)
+        if outcome.certificate is None:
+            raise CertificateError(outcome.error)
+        return outcome.certificate
+
+    def known_until(self, leaf_der: bytes, intermediates: Sequence[bytes] = (), *, at: datetime) -> datetime | None:
+        """Until when `verify` will return the leaf without another look; None where it does not return it at all."""
+        outcome = self._outcome(leaf_der, intermediates, at)
+        return None if outcome.certificate is None else outcome.until
+
+    def _outcome(self, leaf_der: bytes, intermediates: Sequence[bytes], at: datetime) -> _Outcome:
         presented = (leaf_der, tuple(intermediates))
         outcome = self._outcomes.get(presented)
         if outcome is None or not outcome.since <= at <= outcome.until:
@@ -117,9 +128,7 @@ class CertificateVerifier:
             if len(self._outcomes) > _REMEMBERED_OUTCOMES:
                 self._outcomes.popitem(last=False)
         self._outcomes.move_to_end(presented)
-        if outcome.certificate is None:
-            raise CertificateError(outcome.error)
-        return outcome.certificate
+        return outcome
 
     def _examine(self, leaf_der: bytes, intermediates: Sequence[bytes], *, at: datetime) -> _Outcome:
         until = at + _REMEMBER_OUTCOME

@@ -12,12 +12,14 @@ from http import HTTPStatus
 from typing import Any, Final, cast
 
 from aiohttp import web
-from aiohttp.http import RawRequestMessage, StreamWriter
+from aiohttp.http import HttpVersion11, RawRequestMessage, StreamWriter
 from aiohttp.http_exceptions import HttpProcessingError, LineTooLong
 
 from apiserver.serving.answers import Answer
+from apiserver.serving.audit_ids import audit_id
 from apiserver.serving.certificates import Peer, peer_of
 from apiserver.serving.eager import Begun
+from apiserver.serving.repeats import Repeats
 from apiserver.serving.requests import Request, Response
 
 KEEPALIVE_SECONDS: Final = 300
@@ -38,6 +40,7 @@ class Connection(web.RequestHandler):
 
     Args:
         server: the server's.
+        repeats: what was asked lately on all connections.
         loop: the event loop.
         head_seconds: for the head of a request, and for the first one to begin.
 
@@ -45,9 +48,11 @@ class Connection(web.RequestHandler):
         peer: what the client showed of itself; None where the connection is plain.
     """
 
-    __slots__ = ("_begun", "_head_seconds", "_head_timer", "peer")
+    __slots__ = ("_begun", "_head", "_head_seconds", "_head_timer", "_is_between", "_repeats", "_shown", "peer")
 
-    def __init__(self, server: web.Server, *, loop: asyncio.AbstractEventLoop, head_seconds: float) -> None:
+    def __init__(
+        self, server: web.Server, repeats: Repeats, *, loop: asyncio.AbstractEventLoop, head_seconds: float
+    ) -> None:
         limits: dict[str, Any] = {
             "keepalive_timeout": KEEPALIVE_SECONDS,
             "max_headers": _MAX_HEADERS,
@@ -61,23 +66,35 @@ class Connection(web.RequestHandler):
         self._head_timer: asyncio.TimerHandle | None = None
         self._begun: Begun[tuple[web.StreamResponse, bool]] | None = None
         self.peer: Peer | None = None
+        self._repeats = repeats
+        self._shown: tuple[bytes, tuple[bytes, ...]] | None = None  # by a client that showed a certificate
+        self._is_between = True  # two requests, of the next of which nothing has come
+        self._head = b""  # what came as a whole, if the request that has come is that and nothing else
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Look who is there, and wait for the first request, not for long."""
         super().connection_made(transport)
         secure: ssl.SSLObject | None = transport.get_extra_info("ssl_object")
-        self.peer = None if secure is None else peer_of(secure)
+        self.peer = peer = None if secure is None else peer_of(secure)
+        if peer is not None and peer.certificate is not None:
+            self._shown = peer.certificate, peer.intermediates
         self._expect_head()
 
     def data_received(self, data: bytes) -> None:
         """Take what came: a whole head, a part of one, or what belongs to a request that is being answered."""
+        if self._is_between and self._answer_again(data):
+            return
         known, waiter = self._request_count, self._waiter
+        self._head = data if self._is_between else b""
         self._waiter = None  # who waits there answers in a task of its own, and is woken only if that is needed
         try:
             super().data_received(data)
         finally:
             self._waiter = waiter
-        if self._request_count != known:
+        has_come = self._request_count - known
+        # The end of a head, and if there was a body, of that: whatever has begun behind it ends otherwise.
+        self._is_between = has_come > 0 and data.endswith(b"\r\n\r\n") and not self._upgraded
+        if has_come:
             self._forget_head()
             if waiter is not None and not waiter.done() and not self._answer_at_once():
                 waiter.set_result(None)
@@ -90,6 +107,22 @@ class Connection(web.RequestHandler):
         if self._begun is not None:  # nobody has taken it up yet, so nobody else will tell it
             self._loop.create_task(self._begun).cancel()
         super().connection_lost(exc)
+
+    def _answer_again(self, data: bytes) -> bool:
+        """Answer what was asked before in the same words, if that is what has come, and return whether it is."""
+        waiter, transport = self._waiter, self.transport
+        if self._shown is None or waiter is None or waiter.done() or transport is None or transport.is_closing():
+            return False
+        if self._force_close or self._close or self.writing_paused:
+            return False
+        found = self._repeats.answer(self._shown, data)
+        if found is None:
+            return False
+        self._forget_head()
+        answer, given = found
+        answer.write_to(cast("asyncio.WriteTransport", transport), HttpVersion11, audit_id(given))
+        self._next_keepalive_close_time = self._loop.time() + KEEPALIVE_SECONDS
+        return True
 
     def _answer_at_once(self) -> bool:
         """Begin to answer the one request that has come, and return whether that was all there was to do.
@@ -116,6 +149,8 @@ class Connection(web.RequestHandler):
             self._parser.message_consumed()
         if is_lost or not response.keep_alive:
             self.force_close()
+        elif self._head and self._is_between and self._shown is not None and isinstance(response, Answer):
+            self._repeats.remember(self._shown, self._head, cast("Request", request), response)
         self._next_keepalive_close_time = self._loop.time() + KEEPALIVE_SECONDS
         return True
 

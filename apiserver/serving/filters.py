@@ -6,16 +6,18 @@ before 404 and 405.
 
 import ipaddress
 import logging
-import os
 import time
-from collections.abc import Callable, Container, Coroutine, Iterator
+from collections import Counter
+from collections.abc import Callable, Container, Coroutine
 from functools import lru_cache
 from typing import Any, Final, Protocol
 
 from aiohttp import HttpVersion11, web
 
-from apiserver.serving.answers import AUDIT_ID
+from apiserver.serving.answers import AUDIT_ID, Answer
+from apiserver.serving.audit_ids import audit_id
 from apiserver.serving.authentication import (
+    KNOWN,
     Authenticator,
     ForeignPage,
     Unauthenticated,
@@ -23,6 +25,7 @@ from apiserver.serving.authentication import (
     is_foreign_page,
 )
 from apiserver.serving.authorization import (
+    ALLOWED,
     Attributes,
     AuthorizationError,
     Authorizer,
@@ -33,6 +36,7 @@ from apiserver.serving.authorization import (
 from apiserver.serving.certificates import Peer
 from apiserver.serving.httplog import LOG, REQUESTS, log_request, values
 from apiserver.serving.remembered import Remembered
+from apiserver.serving.repeats import Standing
 from apiserver.serving.request_info import RequestInfo, read_request
 from apiserver.serving.requests import Request, Response
 from apiserver.serving.responses import respond_status, respond_text
@@ -56,9 +60,24 @@ class Filter(Protocol):
         """Answer a request."""
 
 
-_MAX_AUDIT_ID: Final = 256
-_IDS_AT_ONCE: Final = 32
-_VARIANT: Final = {digit: "89ab"[int(digit, 16) & 3] for digit in "0123456789abcdef"}
+class Repeatable:
+    """A filter that need not be passed again by a request that has passed it, if what it says of that still stands.
+
+    Args:
+        answer: the filter.
+        again: what it says of a request that has passed and was answered just now, and None of one that has to pass
+            each time.
+    """
+
+    def __init__(self, answer: Filter, again: Callable[[Request], Standing | None]) -> None:
+        self.answer = answer
+        self.again = again
+
+    def __call__(self, handler: Handler, request: Request, /) -> Coroutine[Any, Any, Response]:
+        """Answer a request."""
+        return self.answer(handler, request)
+
+
 _NO_PEER: Final = Peer(None, (), was_asked=False)
 _REMEMBERED_TARGETS: Final = 1024
 _REMEMBERED_LENGTH: Final = 1024
@@ -68,7 +87,7 @@ _FOREIGN_PAGE: Final = "forbidden: a WebSocket may only be opened by a page of t
 _log = logging.getLogger(__name__)
 
 
-def measuring(traffic: Traffic) -> Filter:
+def measuring(traffic: Traffic) -> Repeatable:
     """Count every request once it is over, however it ends, and log it if that is asked for."""
 
     async def measure(handler: Handler, request: Request) -> Response:
@@ -83,15 +102,18 @@ def measuring(traffic: Traffic) -> Filter:
                 verb = traffic.of(request.method, request.info)[0].verb
                 log_request(request, response, verb=verb, audit_id=request.audit_id, began=began)
 
-    return measure
+    def again(request: Request) -> Standing | None:
+        return None if LOG.isEnabledFor(REQUESTS) else Standing(count=traffic.counter(request, request.info))
+
+    return Repeatable(measure, again)
 
 
-def answering(shutdown: Shutdown) -> Filter:
+def answering(shutdown: Shutdown) -> Repeatable:
     """Make sure that every request gets an answer: a StatusError its Status, a bug a 500, logged with the audit id."""
     read = _RememberedTargets().read
 
     async def answer(handler: Handler, request: Request) -> Response:
-        request.audit_id = _audit_id(request.headers.get(AUDIT_ID, ""))
+        request.audit_id = audit_id(request.headers.get(AUDIT_ID, ""))
         request.info = read(request)
         peer = request.peer
         try:
@@ -111,7 +133,7 @@ def answering(shutdown: Shutdown) -> Filter:
             response.force_close()
         return response
 
-    return answer
+    return Repeatable(answer, lambda _: Standing(lambda: not shutdown.draining))
 
 
 async def _expect(request: Request) -> None:
@@ -144,23 +166,13 @@ class _RememberedTargets:
         return info
 
 
-def _audit_id(given: str) -> str:
-    """The id that a client gave its request, if that can stand in a header and a log; else a new one."""
-    usable = given and len(given) <= _MAX_AUDIT_ID and given.isascii() and given.isprintable()
-    return given if usable else next(_audit_ids)
+def _adding(counts: Counter[str], name: str) -> Callable[[Answer, float], None]:
+    """Counts an answer by a name."""
 
+    def add(_: Answer, __: float) -> None:
+        counts[name] += 1
 
-def _make_audit_ids() -> Iterator[str]:
-    """Random UUIDs without end, as uuid.uuid4 makes them: many from what is asked of the kernel once."""
-    while True:
-        many = os.urandom(16 * _IDS_AT_ONCE).hex()
-        for at in range(0, len(many), 32):
-            digits = many[at : at + 32]
-            variant = _VARIANT[digits[16]]
-            yield f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:]}"
-
-
-_audit_ids = _make_audit_ids()
+    return add
 
 
 def only_loopback(handler: Handler, request: Request) -> Coroutine[Any, Any, Response]:
@@ -172,7 +184,7 @@ def only_loopback(handler: Handler, request: Request) -> Coroutine[Any, Any, Res
     return handler(request)
 
 
-def authenticating(authenticator: Authenticator, open_paths: Container[str]) -> Filter:
+def authenticating(authenticator: Authenticator, open_paths: Container[str]) -> Repeatable:
     """Find out who asks, or refuse with 401. Identity headers count only from the front proxy.
 
     Args:
@@ -206,7 +218,14 @@ def authenticating(authenticator: Authenticator, open_paths: Container[str]) -> 
             raise Forbidden("impersonation is not supported here: send the request through kube-apiserver")
         return handler(request)
 
-    return authenticate
+    def again(request: Request) -> Standing | None:
+        peer = request.peer
+        if peer is None or peer.certificate is None:
+            return None
+        stands = authenticator.lasting(peer.certificate, request.headers, peer.intermediates)
+        return None if stands is None else Standing(stands, _adding(authenticator.attempts, KNOWN))
+
+    return Repeatable(authenticate, again)
 
 
 def _can_tell(authenticator: Authenticator, peer: Peer | None) -> bool:
@@ -216,7 +235,7 @@ def _can_tell(authenticator: Authenticator, peer: Peer | None) -> bool:
     return peer is None or peer.was_asked or not authenticator.config.verifiers
 
 
-def authorizing(authorizer: Authorizer) -> Filter:
+def authorizing(authorizer: Authorizer) -> Repeatable:
     """Let pass what the caller may do, and refuse the rest with 403. A failing review is never an allowance."""
 
     def authorize(handler: Handler, request: Request) -> Coroutine[Any, Any, Response]:
@@ -242,7 +261,11 @@ def authorizing(authorizer: Authorizer) -> Filter:
             forbidden_message(attributes, verdict.reason), details={key: text for key, text in details.items() if text}
         )
 
-    return authorize
+    def again(request: Request) -> Standing | None:
+        stands = authorizer.lasting(_attributes(request.info, request.user))
+        return None if stands is None else Standing(stands, _adding(authorizer.attempts, ALLOWED))
+
+    return Repeatable(authorize, again)
 
 
 def is_loopback(host: str) -> bool:

@@ -13,6 +13,7 @@ from apiserver.serving.documents import Documents, answer_document
 from apiserver.serving.health import Health
 from apiserver.serving.negotiation import Representation, negotiate
 from apiserver.serving.reading import Reading
+from apiserver.serving.repeats import Make
 from apiserver.serving.request_info import RequestInfo
 from apiserver.serving.requests import Request, Response
 from apiserver.serving.resources import GroupVersion
@@ -66,6 +67,13 @@ class Handlers:
         if info.is_resource_request and info.group == self._served.group and info.version == self._served.version:
             return self._reading.answer(request, info)
         return self._answer_other(request, info)
+
+    def make_again(self, request: Request) -> Make | None:
+        """What makes the body of the answer again that was just given; None where it takes more than that."""
+        info = request.info
+        if info.is_resource_request and info.group == self._served.group and info.version == self._served.version:
+            return self._reading.make_again(request, info)
+        return None
 
     async def _answer_other(self, request: Request, info: RequestInfo) -> Response:
         if self._metrics is not None and info.path == _METRICS:

@@ -7,15 +7,17 @@ Kubernetes 1.37.
 import asyncio
 import time
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any, Final, TypeGuard
 
 import orjson
 
-from apiserver.serving.answers import Answer
+from apiserver.serving.answers import UNWAITED_BYTES, Answer
 from apiserver.serving.durations import DurationError, parse_duration
 from apiserver.serving.eager import Begun, in_task
-from apiserver.serving.filters import Filter, Handler
+from apiserver.serving.filters import Handler, Repeatable
 from apiserver.serving.health import is_health_path
+from apiserver.serving.repeats import Standing
 from apiserver.serving.request_info import RequestInfo
 from apiserver.serving.requests import Request, Response
 from apiserver.serving.responses import respond_text
@@ -23,8 +25,6 @@ from apiserver.serving.status import BadRequest
 from apiserver.serving.users import PRIVILEGED_GROUP
 
 REQUEST_SECONDS: Final = 60.0
-_BUFFERED_BYTES: Final = 64 * 1024
-"""What a connection takes without waiting for its client."""
 _RETRY_AFTER_SECONDS: Final = 1
 _TIMED_OUT: Final = {
     "metadata": {},
@@ -46,12 +46,7 @@ def is_long_running(info: RequestInfo) -> bool:
 # Time.
 
 
-async def ending_in_time(handler: Handler, request: Request) -> Response:
-    """Give a request 60 s, or the `timeout` it asks for if that is shorter. Watches have a time of their own.
-
-    Raises:
-        BadRequest: the timeout cannot be read.
-    """
+async def _end_in_time(handler: Handler, request: Request) -> Response:
     if is_long_running(request.info):
         return await handler(request)
     seconds = _seconds_for(request)
@@ -78,9 +73,16 @@ async def ending_in_time(handler: Handler, request: Request) -> Response:
     return response
 
 
+ending_in_time: Final = Repeatable(_end_in_time, lambda _: Standing())
+"""Gives a request 60 s, or the `timeout` it asks for if that is shorter; one that cannot be read is a BadRequest.
+
+Watches have a time of their own, and what is only repeated takes none.
+"""
+
+
 def _may_wait_for_client(response: Response) -> TypeGuard[Answer]:
     """Whether sending it may have to wait for the client, and belongs to the time that a request may take."""
-    return isinstance(response, Answer) and len(response.body) > _BUFFERED_BYTES
+    return isinstance(response, Answer) and len(response.body) > UNWAITED_BYTES
 
 
 def _seconds_for(request: Request) -> float:
@@ -169,6 +171,15 @@ class Inflight:
         self._highest[reads].grew(now)
         return True
 
+    def has_room(self, *, reads: bool) -> bool:
+        """Whether one more may enter."""
+        now, limit = (self.reading, self._limit) if reads else (self.writing, self._writing_limit)
+        return not limit or now < limit
+
+    def pass_by(self, *, reads: bool) -> None:
+        """Count one that entered and left at once."""
+        self._highest[reads].grew((self.reading if reads else self.writing) + 1)
+
     def leave(self, *, reads: bool) -> None:
         """One that entered is over."""
         if reads:
@@ -181,7 +192,7 @@ class Inflight:
         return self._highest[reads].highest(self.reading if reads else self.writing)
 
 
-def limiting(inflight: Inflight) -> Filter:
+def limiting(inflight: Inflight) -> Repeatable:
     """Refuse with 429 what is too much. Watches and `system:masters` are not counted.
 
     Health is not either, unlike upstream: a server that is only busy must not be killed for it.
@@ -205,7 +216,15 @@ def limiting(inflight: Inflight) -> Filter:
         finally:
             inflight.leave(reads=reads)
 
-    return limit
+    def again(request: Request) -> Standing | None:
+        reads = request.info.verb in _READ_ONLY_VERBS
+
+        def count(_: Answer, __: float) -> None:
+            inflight.pass_by(reads=reads)
+
+        return Standing(partial(inflight.has_room, reads=reads), count)
+
+    return Repeatable(limit, again)
 
 
 def _too_many() -> Answer:

@@ -7,7 +7,7 @@ that cannot be read (400), options that do not go together (422), selectors (400
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Coroutine, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import UTC, datetime
@@ -16,18 +16,28 @@ from typing import Any, Final
 
 import orjson
 
-from apiserver.serving.eager import in_task
-from apiserver.serving.negotiation import JSON, META_GROUP, PARTIAL, PARTIAL_LIST, TABLE, Representation, negotiate
+from apiserver.serving.eager import Begun, in_task
+from apiserver.serving.negotiation import (
+    JSON,
+    META_GROUP,
+    PARTIAL,
+    PARTIAL_LIST,
+    TABLE,
+    Representation,
+    negotiate,
+    wants_pretty,
+)
 from apiserver.serving.options import GET_OPTIONS, read_options
 from apiserver.serving.pages import Page, read_page
 from apiserver.serving.remembered import Remembered
+from apiserver.serving.repeats import Make
 from apiserver.serving.request_info import RequestInfo, is_true_like
 from apiserver.serving.requests import Request, Response
 from apiserver.serving.resources import GroupVersion, Resource, Subresource
 from apiserver.serving.responses import respond
 from apiserver.serving.selectors import EVERYTHING, METADATA_FIELDS, Selection, make_selection
 from apiserver.serving.status import BadRequest, MethodNotAllowed, NotAcceptable, NotFound, TooManyRequests
-from apiserver.serving.store import ResourceStore, join_list
+from apiserver.serving.store import Listing, ResourceStore, join_list
 from apiserver.serving.streams import Encoder, write_stream
 from apiserver.serving.tables import Layout, Object, make_table, partial, read_include
 from apiserver.serving.traffic import Traffic
@@ -39,6 +49,7 @@ _BUSY_SECONDS: Final = 1
 _NO_TURN: Final = nullcontext()
 _REMEMBERED_SELECTIONS: Final = 256
 _REMEMBERED_LENGTH: Final = 1024
+_REMADE_OPTIONS: Final = frozenset({"fieldSelector", "labelSelector", "limit"})
 _ROWS_IN_PASSING: Final = 200
 """An object of more rows is made into a Table or YAML beside the event loop: of thousands that takes up to a second,
 while plain JSON takes 3 ms."""
@@ -57,6 +68,7 @@ class Reading:
         self._traffic = traffic
         self._closing = asyncio.Event()
         self._running: Counter[str] = Counter()
+        self._lists: dict[str, _WholeList] = {}
         self._selections: Remembered[tuple[str, str, str], Selection] = Remembered(_REMEMBERED_SELECTIONS)
         # One thread, whatever is asked for: the loop then never waits for more than one other to give way.
         self._writer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="writer")
@@ -86,6 +98,28 @@ class Reading:
         if info.verb == "watch":
             return self._watch(request, info, resource)
         return self._list(request, info, resource)
+
+    def make_again(self, request: Request, info: RequestInfo) -> Make | None:
+        """What makes the body of the answer again that was just given; None where it takes more than that.
+
+        It takes more for another form than compact JSON, and where a version is asked for or there may be a refusal.
+        """
+        resource = self._served.resource(info.resource)
+        if resource is None or not info.query.keys() <= _REMADE_OPTIONS or not _is_plain(request):
+            return None
+        if info.name:
+            subresource = resource.subresource(info.subresource)
+            if info.query or (subresource is not None and subresource.at_once is not None):
+                return None
+            return bind(_at_once, bind(_body_of_one, resource, subresource, info))
+        if not info.query and isinstance(resource.store, ResourceStore):
+            return self._lists.setdefault(resource.plural, _WholeList(self._served, resource, resource.store))
+        return bind(_at_once, bind(self._body_of_list, resource, info))
+
+    async def _body_of_list(self, resource: Resource, info: RequestInfo) -> bytes:
+        options, selection = read_options(info.query, watch=False), self._selection(info.query, resource)
+        async with resource.store.open(info.namespace) as store:
+            return list_body(self._served, resource, await read_page(store, info.namespace, selection, options))
 
     def close(self) -> None:
         """End all watches, cleanly and soon."""
@@ -236,6 +270,50 @@ class Reading:
             now=datetime.now(UTC),
         )
         return respond(request, table, representation)
+
+
+def _is_plain(request: Request) -> bool:
+    """Whether the answer is the compact JSON that is there already."""
+    representation = negotiate(request.headers.get("Accept", ""))
+    agent = request.headers.get("User-Agent", "")
+    is_json = representation.media_type == JSON and not representation.convert_to
+    return is_json and not wants_pretty(representation, {}, agent)
+
+
+async def _body_of_one(resource: Resource, subresource: Subresource | None, info: RequestInfo) -> bytes | None:
+    if subresource is not None:
+        document = await subresource.read(info.namespace, info.name, {})
+        return None if document is None else document.body
+    async with resource.store.open(info.namespace) as store:
+        found = store.get((info.namespace, info.name))
+    return None if found is None else found.body + b"\n"
+
+
+def _at_once(make: Callable[[], Coroutine[Any, Any, bytes | None]]) -> bytes | None:
+    """What is made, or None if that has to wait for something."""
+    begun = Begun(make())
+    if not begun.done:
+        begun.close()
+        return None
+    return begun.result
+
+
+class _WholeList:
+    """Makes the body of a whole list, once for each version and all who read it."""
+
+    __slots__ = ("_body", "_listing", "_resource", "_served", "_store")
+
+    def __init__(self, served: GroupVersion, resource: Resource, store: ResourceStore) -> None:
+        self._served, self._resource, self._store = served, resource, store
+        self._listing: Listing | None = None
+        self._body = b""
+
+    def __call__(self) -> bytes:
+        listing = self._store.list()
+        if listing is not self._listing:
+            page = Page({"resourceVersion": listing.version}, listing.items, listing)
+            self._listing, self._body = listing, list_body(self._served, self._resource, page)
+        return self._body
 
 
 def _is_misplaced(info: RequestInfo, resource: Resource) -> bool:

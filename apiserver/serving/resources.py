@@ -1,7 +1,8 @@
 """Declarations: what a server serves. A resource says what it is; how it is served stands elsewhere in this room."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import orjson
 
@@ -52,7 +53,7 @@ class Subresource:
     name: str
     kind: str
     layout: Layout
-    read: Callable[[str, str, Parameters], Awaitable[Document | None]]
+    read: Callable[[str, str, Parameters], Coroutine[Any, Any, Document | None]]
     at_once: int | None = None
 
     verbs: tuple[str, ...] = ("get",)

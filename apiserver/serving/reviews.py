@@ -4,6 +4,7 @@ Source: k8s.io/apiserver pkg/authentication/token/cache and plugin/pkg/authorize
 """
 
 import asyncio
+import math
 from collections import OrderedDict
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, Generic, TypeVar
@@ -32,6 +33,12 @@ class ReviewCache(Generic[_Question, _Answer]):
         """The answer if it is remembered and still counts, without a turn of the event loop."""
         entry = self._entry(question)
         return None if entry is None else entry[1]
+
+    def lasting(self, question: _Question) -> Callable[[], bool]:
+        """Says for how long the answer counts that is remembered now."""
+        entry, clock = self._entry(question), self._clock
+        until = -math.inf if entry is None else entry[0]
+        return lambda: clock() < until
 
     async def get(
         self, question: _Question, ask: Callable[[], Coroutine[Any, Any, _Answer]], *, remember: bool = True

@@ -12,14 +12,20 @@ from aiohttp import StreamReader, web
 from aiohttp.abc import AbstractStreamWriter
 from aiohttp.http import RawRequestMessage
 
+from apiserver.serving.answers import Answer
 from apiserver.serving.connections import HEAD_SECONDS, Connection
-from apiserver.serving.filters import Filter, Handler, answering, measuring
+from apiserver.serving.filters import Filter, Handler, Repeatable, answering, measuring
 from apiserver.serving.handlers import Handlers
+from apiserver.serving.repeats import Repeat, Repeats
 from apiserver.serving.requests import Request
 from apiserver.serving.shutdown import DRAIN_SECONDS, Shutdown
 
 _BACKLOG: Final = 1024
 """Connections that may wait to be taken: all who watched come again at once when a server ends."""
+
+
+def _never(_: Request, __: Answer) -> Repeat | None:
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,10 +35,12 @@ class App:
     Attributes:
         answer: a request to its answer, whatever its method and target.
         close: ends what would go on for ever.
+        prepare: how a request is answered again, once it is answered; None where it is read anew each time.
     """
 
     answer: Handler
     close: Callable[[], None]
+    prepare: Callable[[Request, Answer], Repeat | None] = _never
 
     def make_server(self) -> web.Server:
         """The HTTP side of it.
@@ -41,8 +49,7 @@ class App:
         route.
         """
         answer = cast("Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]", self.answer)
-        # A watch ends when its client leaves, not when it next has something to say.
-        return _Server(answer, request_factory=_make_request, handler_cancellation=True)
+        return _Server(answer, repeats=Repeats(self.prepare))
 
 
 def make_app(handlers: Handlers, filters: Sequence[Filter], shutdown: Shutdown | None = None) -> App:
@@ -53,21 +60,33 @@ def make_app(handlers: Handlers, filters: Sequence[Filter], shutdown: Shutdown |
         filters: who may pass, outermost first.
         shutdown: says when only what was let in is still answered.
     """
-    outermost = [measuring(handlers.traffic), answering(shutdown or Shutdown())]
-    return App(through([*outermost, *filters], handlers.answer), handlers.close)
+    every = [measuring(handlers.traffic), answering(shutdown or Shutdown()), *filters]
+
+    def prepare(request: Request, answer: Answer) -> Repeat | None:
+        make = handlers.make_again(request)
+        said = [each.again(request) for each in every if isinstance(each, Repeatable)] if make is not None else []
+        standings = [each for each in said if each is not None]
+        return None if make is None or len(standings) < len(every) else Repeat(answer, standings, make)
+
+    return App(through(every, handlers.answer), handlers.close, prepare)
 
 
 class _Server(web.Server):
     """Makes the connections."""
 
+    def __init__(self, answer: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]], *, repeats: Repeats) -> None:
+        # A watch ends when its client leaves, not when it next has something to say.
+        super().__init__(answer, request_factory=_make_request, handler_cancellation=True)
+        self._repeats = repeats
+
     def __call__(self) -> Connection:
-        return Connection(self, loop=asyncio.get_running_loop(), head_seconds=HEAD_SECONDS)
+        return Connection(self, self._repeats, loop=asyncio.get_running_loop(), head_seconds=HEAD_SECONDS)
 
 
 def through(filters: Sequence[Filter], handler: Handler) -> Handler:
     """A handler behind filters, the outermost first."""
     for each in reversed(filters):
-        handler = partial(each, handler)
+        handler = partial(each.answer if isinstance(each, Repeatable) else each, handler)
     return handler
 
 

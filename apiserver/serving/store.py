@@ -116,6 +116,7 @@ class ResourceStore:
         self.pause_seconds = scope.pause_seconds if scope is not None else 0
         self._objects: dict[Key, tuple[object, Stored]] = {}  # what tells one content from another, and the object
         self._listing: Listing | None = None
+        self._listed = 0  # the version of the listing
         self._history: History | None = None
         self._version = 0
         self._advanced = -math.inf
@@ -194,9 +195,9 @@ class ResourceStore:
         up, again and again.
         """
         self.mark()
-        if self._listing is None or self._listing.version != str(self._version):
+        if self._listing is None or self._listed != self._version:
             items = self._listing.items if self._listing else [self._objects[key][1] for key in sorted(self._objects)]
-            self._listing = Listing(str(self._version), items)
+            self._listing, self._listed = Listing(str(self._version), items), self._version
         return self._listing
 
     def list_at(self, version: int) -> Listing:

@@ -8,7 +8,7 @@ Source: apiserver pkg/endpoints/metrics/metrics.go of Kubernetes 1.37.
 
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -174,6 +174,20 @@ class Traffic:
             figures.sizes.observe(len(response.body))
         if request.terminated is not None:
             figures.terminations[request.terminated] += 1
+
+    def counter(self, request: "Request", info: RequestInfo) -> Callable[[Answer, float], None]:
+        """What counts further answers to the same request, which asks for no dry run: the answer, and its seconds."""
+        route, figures = self.of(request.method, info)
+        codes, observe = figures.codes, figures.durations[""].observe
+        observe_size = figures.sizes.observe if route.verb in _SIZED else None
+
+        def count(answer: Answer, took: float) -> None:
+            codes["", answer.status] += 1
+            observe(took)
+            if observe_size is not None:
+                observe_size(len(answer.body))
+
+        return count
 
     def watch(self, request: "Request", info: RequestInfo) -> "WatchCount":
         """What counts a watch that is about to begin."""
