@@ -48,7 +48,7 @@ class Connection(web.RequestHandler):
         peer: what the client showed of itself; None where the connection is plain.
     """
 
-    __slots__ = ("_begun", "_head", "_head_seconds", "_head_timer", "_is_between", "_repeats", "_shown", "peer")
+    __slots__ = ("_begun", "_head_seconds", "_head_timer", "_is_between", "_repeats", "_shown", "peer")
 
     def __init__(
         self, server: web.Server, repeats: Repeats, *, loop: asyncio.AbstractEventLoop, head_seconds: float
@@ -69,7 +69,6 @@ class Connection(web.RequestHandler):
         self._repeats = repeats
         self._shown: tuple[bytes, tuple[bytes, ...]] | None = None  # by a client that showed a certificate
         self._is_between = True  # two requests, of the next of which nothing has come
-        self._head = b""  # what came as a whole, if the request that has come is that and nothing else
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Look who is there, and wait for the first request, not for long."""
@@ -85,7 +84,7 @@ class Connection(web.RequestHandler):
         if self._is_between and self._answer_again(data):
             return
         known, waiter = self._request_count, self._waiter
-        self._head = data if self._is_between else b""
+        head = data if self._is_between else b""
         self._waiter = None  # who waits there answers in a task of its own, and is woken only if that is needed
         try:
             super().data_received(data)
@@ -96,7 +95,7 @@ class Connection(web.RequestHandler):
         self._is_between = has_come > 0 and data.endswith(b"\r\n\r\n") and not self._upgraded
         if has_come:
             self._forget_head()
-            if waiter is not None and not waiter.done() and not self._answer_at_once():
+            if waiter is not None and not waiter.done() and not self._answer_at_once(head):
                 waiter.set_result(None)
         elif waiter is not None and self._head_timer is None:
             self._expect_head()
@@ -124,10 +123,13 @@ class Connection(web.RequestHandler):
         self._next_keepalive_close_time = self._loop.time() + KEEPALIVE_SECONDS
         return True
 
-    def _answer_at_once(self) -> bool:
+    def _answer_at_once(self, head: bytes) -> bool:
         """Begin to answer the one request that has come, and return whether that was all there was to do.
 
         If not, the framework's own loop goes on: with the rest of the answer, or with what was not begun here.
+
+        Args:
+            head: what came, if the request is that and nothing else.
         """
         message, payload = self._messages[0]
         server, factory, answer = self._manager, self._request_factory, self._request_handler
@@ -149,8 +151,8 @@ class Connection(web.RequestHandler):
             self._parser.message_consumed()
         if is_lost or not response.keep_alive:
             self.force_close()
-        elif self._head and self._is_between and self._shown is not None and isinstance(response, Answer):
-            self._repeats.remember(self._shown, self._head, cast("Request", request), response)
+        elif head and self._is_between and self._shown is not None and isinstance(response, Answer):
+            self._repeats.remember(self._shown, head, cast("Request", request), response)
         self._next_keepalive_close_time = self._loop.time() + KEEPALIVE_SECONDS
         return True
 

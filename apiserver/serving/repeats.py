@@ -16,7 +16,6 @@ from aiohttp import HttpVersion11
 
 from apiserver.serving.answers import AUDIT_ID, UNWAITED_BYTES, Answer
 from apiserver.serving.remembered import Remembered
-from apiserver.serving.status import StatusError
 
 if TYPE_CHECKING:
     from apiserver.serving.requests import Request
@@ -29,7 +28,7 @@ _UUID: Final = re.compile(rb"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _UUID_LENGTH: Final = 36
 
 Make = Callable[[], bytes | None]
-"""Makes the body of an answer as it is now; None, or a StatusError, where there is no such answer now."""
+"""Makes the body of an answer as it is now; None where there is none, and what it raises says the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,12 +66,12 @@ class Repeat:
     def answer(self) -> Answer | None:
         """The answer as it is now, counted, to be sent at once; None where it takes more than to repeat it."""
         began = time.perf_counter()
-        for stands in self._stands:
-            if not stands():
-                return None
         try:
+            for stands in self._stands:
+                if not stands():
+                    return None
             body = self._make()
-        except StatusError:
+        except Exception:  # noqa: BLE001 # a refusal or a bug, and whoever answers in full tells of either
             return None
         if body is None or len(body) > UNWAITED_BYTES:
             return None
@@ -86,12 +85,16 @@ class Repeat:
 class Repeats:
     """What was asked lately, by whom, and how it is answered again.
 
+    Who asks for the second time may well ask for the third; who asks once, in words that never come again, is not to
+    pay for what is prepared for others.
+
     Args:
         prepare: how a request is answered again that was answered like this; None where it cannot be.
     """
 
     def __init__(self, prepare: Callable[["Request", Answer], Repeat | None]) -> None:
         self._prepare = prepare
+        self._heard: Remembered[int, None] = Remembered(_REMEMBERED)
         self._known: Remembered[tuple[object, bytes], Repeat] = Remembered(_REMEMBERED)
 
     def answer(self, shown: object, head: bytes) -> tuple[Answer, str] | None:
@@ -121,6 +124,10 @@ class Repeats:
             return
         words, audit_id = _split(head)
         if request.headers.get(AUDIT_ID, "") != audit_id:  # not by the letter, so nobody has cut it out
+            return
+        heard = hash((shown, words))  # two that have the same are prepared for a little early
+        if heard not in self._heard:
+            self._heard[heard] = None
             return
         repeat = self._prepare(request, answer)
         if repeat is not None:

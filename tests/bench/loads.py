@@ -33,22 +33,31 @@ class Load:
     program: Path
     certificate: KeyPair
 
-    def run(self, url: str, *, seconds: float, connections: int = CONNECTIONS, rate: float = 0) -> dict[str, Any]:
+    def run(
+        self, url: str, *, seconds: float, connections: int = CONNECTIONS, rate: float = 0, anew: bool = False
+    ) -> dict[str, Any]:
         """Read for a while and return what was seen, as the generator says it.
 
         Raises:
             LoadError: a request failed.
         """
-        with self.running(url, seconds=seconds, connections=connections, rate=rate) as process:
+        with self.running(url, seconds=seconds, connections=connections, rate=rate, anew=anew) as process:
             return result(process, url)
 
-    def rate(self, url: str, *, seconds: float) -> float:
-        """Answers per second."""
-        return float(self.run(url, seconds=seconds)["rate"])
+    def rate(self, url: str, *, seconds: float, anew: bool = False) -> float:
+        """Answers per second, asked for in the same words each time or in others."""
+        return float(self.run(url, seconds=seconds, anew=anew)["rate"])
 
     @contextmanager
     def running(
-        self, url: str, *, seconds: float, connections: int = CONNECTIONS, rate: float = 0, watch: bool = False
+        self,
+        url: str,
+        *,
+        seconds: float,
+        connections: int = CONNECTIONS,
+        rate: float = 0,
+        watch: bool = False,
+        anew: bool = False,
     ) -> Iterator[subprocess.Popen[str]]:
         """The generator at work; it ends by itself, or with the block. Watches are to be ended with `told`."""
         command: Sequence[str] = [
@@ -60,6 +69,7 @@ class Load:
             f"-cert={self.certificate.certificate}",
             f"-key={self.certificate.key}",
             *(["-watch"] if watch else []),
+            *(["-anew"] if anew else []),
         ]
         process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True

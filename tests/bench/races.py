@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from tests.bench.churn import churning
@@ -22,6 +23,7 @@ THROUGH: Final = "list of 100, through kube-apiserver"
 ONE_CLASS: Final = "get of one class, direct"
 CATALOG: Final = "catalog page on 50 nodes, direct"
 CHURN: Final = "list of 100 under 20 pods/s, direct"
+ANEW: Final = "list of 100 in other words each time, direct"
 
 
 def _name(what: str, other: str) -> str:
@@ -33,6 +35,7 @@ WORDS: Final = (
     _name(ONE_CLASS, SAMPLE_NAME),
     _name(CATALOG, BARE_NAME),
     _name(CHURN, BARE_NAME),
+    _name(ANEW, BARE_NAME),
 )
 """The names of all rows here."""
 
@@ -44,14 +47,16 @@ class Race:
     Attributes:
         what: is asked for.
         ours: our URL.
-        others: name, URL and the least ratio of each.
+        others: name, URL and the least ratio of each; None where it is only told.
         churn: whether GPU pods come and go meanwhile.
+        anew: whether no two requests are the same bytes.
     """
 
     what: str
     ours: str
-    others: tuple[tuple[str, str, float], ...]
+    others: tuple[tuple[str, str, float | None], ...]
     churn: bool = False
+    anew: bool = False
 
     def names(self) -> list[str]:
         """What its rows are called."""
@@ -80,6 +85,7 @@ def races(stage: Stage) -> list[Race]:
         Race(ONE_CLASS, stage.ours(ONE), ((SAMPLE_NAME, stage.sample(SAMPLE_ONE), 4),)),
         Race(CATALOG, stage.ours(PAGE), ((BARE_NAME, stage.bare(PAGE), 0.5),)),
         Race(CHURN, stage.ours(LIST), (bare_list,), churn=True),
+        Race(ANEW, stage.ours(LIST), ((BARE_NAME, stage.bare(LIST), None),), anew=True),
     ]
 
 
@@ -96,7 +102,9 @@ def measure(stage: Stage, seconds: float, wanted: str) -> Iterator[Row]:
             continue
         urls = [race.ours, *(url for _, url, _ in race.others)]
         with _churn(stage, wanted=race.churn):
-            ours, *others = alternating([lambda url=url: stage.load.rate(url, seconds=seconds) for url in urls])  # type: ignore[misc] # mypy infers no lambda with a default
+            ours, *others = alternating(
+                [partial(stage.load.rate, url, seconds=seconds, anew=race.anew) for url in urls]
+            )
         for name, rate, (_, _, goal) in zip(race.names(), others, race.others, strict=True):
             yield Row(name, ours, rate, goal, at_least=True, unit=UNIT)
 

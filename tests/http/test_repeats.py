@@ -25,8 +25,10 @@ from apiserver.gpu.tenants import Namespace, TenantRules
 from apiserver.serving.answers import Answer
 from apiserver.serving.authentication import AuthenticationConfig
 from apiserver.serving.filters import Handler
-from apiserver.serving.repeats import Repeats
+from apiserver.serving.handlers import Handlers
+from apiserver.serving.repeats import Make, Repeats
 from apiserver.serving.requests import Request, Response
+from apiserver.serving.store import Listing, ResourceStore
 from tests.http.conftest import RESOURCE, Cluster
 from tests.http.running import LIST
 from tests.http.secure import CLIENT_CA, CONFIGMAP, FRONT_PROXY, FRONT_PROXY_CA, JANE, SecureServer, secure_server
@@ -38,6 +40,8 @@ ONE = f"{LIST}/l40s"
 PAGE = f"{ONE}/catalog"
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 CHANGES = 40
+ASKS = 4
+"""The first waits for a verdict, the second is answered at once, the third prepares for the fourth, a repeat."""
 
 
 @pytest.fixture
@@ -165,23 +169,23 @@ async def test_same_answer(
     """Whoever asks again is answered as whoever asks in other words, by the Audit-Id that was given."""
     async with line(server) as jane:
         expected = await jane.ask_anew(path, *headers)
-        for _ in range(3):
+        for _ in range(ASKS):
             given = str(uuid.uuid4())
             said = await jane.ask(path, *headers, audit_id=given)
             assert said.audit_id == given
             assert replace(said, audit_id="") == replace(expected, audit_id="")
-        assert repeated == [False, False, is_repeated, is_repeated]
+        assert repeated == [False, False, False, is_repeated, is_repeated]
 
 
 async def test_without_audit_id(server: SecureServer, repeated: list[bool]) -> None:
     """Who gives none gets another each time."""
     async with line(server) as jane:
         given = set()
-        for _ in range(3):
+        for _ in range(ASKS):
             jane.send(words(LIST))
             given.add((await jane.hear()).audit_id)
     assert all(re.fullmatch("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", each) for each in given)
-    assert (len(given), repeated) == (3, [False, False, True])
+    assert (len(given), repeated) == (ASKS, [False, False, False, True])
 
 
 @pytest.mark.parametrize(
@@ -190,11 +194,11 @@ async def test_without_audit_id(server: SecureServer, repeated: list[bool]) -> N
 async def test_other_audit_ids(server: SecureServer, repeated: list[bool], given: str) -> None:
     """One that is not written as Kubernetes does is treated as it always was."""
     async with line(server) as jane:
-        first, second = [await jane.ask(LIST, audit_id=given) for _ in range(2)]
+        said = [await jane.ask(LIST, audit_id=given) for _ in range(ASKS)]
     usable = len(given) < 256 and given.isprintable()
-    assert [each.audit_id == given for each in (first, second)] == [usable, usable]
-    assert first.body == second.body
-    assert repeated == [False, False]
+    assert {each.audit_id == given for each in said} == {usable}
+    assert len({each.body for each in said}) == 1
+    assert repeated == [False] * ASKS
 
 
 @pytest.mark.parametrize(
@@ -208,7 +212,7 @@ async def test_other_audit_ids(server: SecureServer, repeated: list[bool], given
 async def test_two_audit_ids(server: SecureServer, lines: tuple[str, ...]) -> None:
     """The first one counts, however often it is asked."""
     async with line(server) as jane:
-        for number in range(3):
+        for number in range(ASKS):
             at, *others = (each.replace("1111", f"111{number}") for each in lines)
             jane.send(words(LIST, at, *others))
             assert (await jane.hear()).audit_id == at.partition(": ")[2]
@@ -217,20 +221,19 @@ async def test_two_audit_ids(server: SecureServer, lines: tuple[str, ...]) -> No
 async def test_counts(server: SecureServer, cluster: Cluster, repeated: list[bool]) -> None:
     """Every answer is counted once, repeated or not, also where repeating it fails half-way."""
     async with line(server) as jane:
-        bodies = [(await jane.ask(LIST)).body for _ in range(5)]
+        bodies = [(await jane.ask(LIST)).body for _ in range(6)]
         cluster.unsynced = "not now"
         assert (await jane.ask(LIST)).code == 503
         cluster.unsynced = None
         assert (await jane.ask(LIST)).code == 200
-    # A verdict that has to be waited for makes the first answer one that is not given at once.
-    assert repeated == [False, False, True, True, True, False, True]
+    assert repeated == [False, False, False, True, True, True, False, True]
     (figures,) = server.handlers.traffic.figures.values()
-    assert figures.codes == {("", 200): 6, ("", 503): 1}
-    assert sum(figures.durations[""].counts) == 7
-    assert sum(figures.sizes.counts) == 7
-    assert figures.sizes.sum > 6 * len(bodies[0])
-    assert server.authenticator.attempts == {"success": 7}
-    assert server.authorizer.attempts == {"allowed": 7}
+    assert figures.codes == {("", 200): 7, ("", 503): 1}
+    assert sum(figures.durations[""].counts) == 8
+    assert sum(figures.sizes.counts) == 8
+    assert figures.sizes.sum > 7 * len(bodies[0])
+    assert server.authenticator.attempts == {"success": 8}
+    assert server.authorizer.attempts == {"allowed": 8}
     assert (server.inflight.reading, server.inflight.highest(reads=True)) == (0, 1)
 
 
@@ -296,7 +299,7 @@ async def test_refusal(
 ) -> None:
     """What was let pass before is refused as soon as it would be for the first time."""
     async with line(server) as jane:
-        for _ in range(3):
+        for _ in range(ASKS):
             assert (await jane.ask(path)).code == 200
         assert repeated.pop()
         change(server, cluster)
@@ -309,6 +312,7 @@ async def test_verdict_is_renewed(server: SecureServer, repeated: list[bool]) ->
     async with line(server) as jane:
         for seconds, asked, is_repeated in (
             (0, 1, False),  # the verdict has to be waited for
+            (0, 1, False),
             (0, 1, False),
             (9, 1, True),
             (11, 2, False),
@@ -326,11 +330,11 @@ async def test_everybody_for_themselves(server: SecureServer) -> None:
     server.may = lambda spec: spec["user"] in ("jane", "alice")
     john = client(CLIENT_CA, "john")
     async with line(server) as jane, line(server, john) as other, line(server, None) as nobody:
-        for _ in range(3):
+        for _ in range(ASKS):
             codes = [(await each.ask(LIST)).code for each in (jane, other, nobody)]
             assert codes == [200, 403, 403]
     async with line(server, FRONT_PROXY) as proxy, line(server) as jane:
-        for _ in range(3):
+        for _ in range(ASKS):
             codes = [(await proxy.ask(LIST, f"X-Remote-User: {name}")).code for name in ("alice", "mallory")]
             assert codes == [200, 403]
             assert (await jane.ask(LIST, "X-Remote-User: mallory")).code == 200, "it is no front proxy's word"
@@ -340,10 +344,53 @@ async def test_everybody_for_themselves(server: SecureServer) -> None:
 async def test_other_connection(server: SecureServer, repeated: list[bool]) -> None:
     """Who comes back with the same certificate is known."""
     async with line(server) as jane:
-        first, _ = [await jane.ask(LIST) for _ in range(2)]
+        first, *_ = [await jane.ask(LIST) for _ in range(3)]
     async with line(server) as again:
         assert (await again.ask(LIST)).body == first.body
-    assert repeated == [False, False, True]
+    assert repeated == [False, False, False, True]
+
+
+async def test_prepares_for_who_asks_again(server: SecureServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is prepared for words that come once, however many."""
+    prepared: list[str] = []
+    real = Handlers.make_again
+
+    def make_again(self: Handlers, request: Request) -> Make | None:
+        prepared.append(request.path)
+        return real(self, request)
+
+    monkeypatch.setattr(Handlers, "make_again", make_again)
+    async with line(server) as jane:
+        for _ in range(20):
+            await jane.ask_anew(LIST)
+        assert prepared == []
+        for _ in range(ASKS):
+            await jane.ask(ONE)
+    assert prepared == [ONE]
+
+
+async def test_bug(
+    server: SecureServer,
+    repeated: list[bool],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A bug met in repeating is told like any other, and the connection goes on."""
+
+    def fail(_: object) -> Listing:
+        raise RuntimeError("a bug")
+
+    async with line(server) as jane:
+        for _ in range(ASKS):
+            await jane.ask(LIST)
+        assert repeated[-1]
+        with monkeypatch.context() as broken:
+            broken.setattr(ResourceStore, "list", fail)
+            said = await jane.ask(LIST)
+        assert (said.code, repeated[-1]) == (500, False)
+        assert said.body.startswith(b"This request caused apiserver to panic.")
+        assert [record.exc_info[0] for record in caplog.records if record.exc_info] == [RuntimeError]
+        assert ((await jane.ask(LIST)).code, repeated[-1]) == (200, True)
 
 
 async def test_filter_that_has_to_be_passed(cluster: Cluster, tmp_path: Path, repeated: list[bool]) -> None:
@@ -356,10 +403,10 @@ async def test_filter_that_has_to_be_passed(cluster: Cluster, tmp_path: Path, re
         return response
 
     async with secure_server(cluster, tmp_path, further=[say]) as server, line(server) as jane:
-        for _ in range(3):
+        for _ in range(ASKS):
             said = await jane.ask(LIST)
             assert f"X-Passed: {said.audit_id}".encode() in said.headers
-    assert repeated == [False] * 3
+    assert repeated == [False] * ASKS
 
 
 # What comes otherwise than whole.
@@ -397,7 +444,7 @@ def _cut(data: bytes, places: Iterable[int]) -> list[bytes]:
 async def test_request_in_a_header(server: SecureServer) -> None:
     """What goes on a head that has begun is no request, though it look like one that was answered before."""
     async with line(server) as jane:
-        for _ in range(3):
+        for _ in range(ASKS):
             assert (await jane.ask(LIST)).code == 200
         jane.send(f"GET {ONE} HTTP/1.1\r\nHost: catalog\r\nX-Goes-On: ".encode())
         await jane.writer.drain()
@@ -411,7 +458,7 @@ async def test_rest_of_a_request(server: SecureServer) -> None:
     """The rest of a head, after which a request was answered, is none by itself."""
     whole = words(LIST)
     async with line(server) as jane:
-        for _ in range(3):
+        for _ in range(ASKS):
             for piece in _cut(whole, [4]):
                 jane.send(piece)
                 await jane.writer.drain()
@@ -433,7 +480,7 @@ async def test_request_in_a_body(server: SecureServer, between: bytes) -> None:
     """What stands in a body is no request, though it be one that was answered before."""
     async with line(server) as jane:
         inner = words(LIST, audit_id=str(uuid.uuid4()))
-        for _ in range(2):
+        for _ in range(ASKS):
             assert (await jane.ask(LIST)).code == 200
         outer = between % (LIST.encode(), len(inner), inner)
         jane.send(outer[: -len(inner)])
@@ -453,7 +500,7 @@ async def test_request_in_a_body(server: SecureServer, between: bytes) -> None:
 async def test_other_methods_and_versions(server: SecureServer, repeated: list[bool], other: bytes) -> None:
     """HEAD and HTTP/1.0 are read each time."""
     async with line(server) as jane:
-        for _ in range(3):
+        for _ in range(ASKS):
             jane.send(other % LIST.encode())
             async with asyncio.timeout(20):
                 head = await jane.reader.readuntil(b"\r\n\r\n")
@@ -461,7 +508,7 @@ async def test_other_methods_and_versions(server: SecureServer, repeated: list[b
                     (length,) = re.findall(rb"Content-Length: (\d+)", head)
                     assert b"Connection: keep-alive" in head
                     await jane.reader.readexactly(int(length))
-    assert repeated == [False] * 3
+    assert repeated == [False] * ASKS
 
 
 # What is answered.
@@ -480,7 +527,7 @@ async def test_nothing_older_than_the_view(server: SecureServer, cluster: Cluste
                 assert [_content(each) for each in answers] == [expected, expected]
                 seen.add(orjson.dumps(expected))
         assert len(seen) > CHANGES
-        assert repeated.count(True) >= 2 * 3 * (CHANGES - 2)
+        assert repeated.count(True) >= 2 * 3 * (CHANGES - 3)
 
 
 async def test_no_offer_older_than_what_is_known(cluster: Cluster, tmp_path: Path, repeated: list[bool]) -> None:
@@ -501,7 +548,7 @@ async def test_no_offer_older_than_what_is_known(cluster: Cluster, tmp_path: Pat
                 said, expected = _content(await jane.ask(path)), _content(await jane.ask_anew(path))
                 assert said == expected
                 seen.add(orjson.dumps(expected))
-        assert repeated.count(True) >= len(paths) * (CHANGES - 2)
+        assert repeated.count(True) >= len(paths) * (CHANGES - 3)
         assert len(seen) > CHANGES
         unsynced.append("namespaces: not now")
         assert {(await jane.ask(path)).code for path in paths} == {503}

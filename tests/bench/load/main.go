@@ -1,7 +1,7 @@
 // Load reads from a Kubernetes API server over HTTP/1.1 with a client certificate and prints what it saw as JSON.
 //
 // Without -rate each connection asks again as soon as it is answered; with it requests are sent at that rate, and the
-// delay of one counts from when it was due.
+// delay of one counts from when it was due. With -anew each has a header of its own, so that no two are the same bytes.
 //
 // With -watch every connection is a watch of one object. When each has been told of it, "open" is written to standard
 // error. Each later change of the object writes its time, in nanoseconds since 1970, into the annotation -stamp, and a
@@ -53,7 +53,7 @@ type settings struct {
 	connections int
 	lasts       time.Duration
 	rate        float64
-	watch       bool
+	watch, anew bool
 	certificate tls.Certificate
 }
 
@@ -64,6 +64,7 @@ func main() {
 	flag.IntVar(&s.connections, "c", 8, "connections")
 	flag.DurationVar(&s.lasts, "d", 2*time.Second, "how long")
 	flag.Float64Var(&s.rate, "rate", 0, "requests per second altogether; 0 for as many as are answered")
+	flag.BoolVar(&s.anew, "anew", false, "ask in other words each time")
 	flag.BoolVar(&s.watch, "watch", false, "open watches instead")
 	certificate := flag.String("cert", "", "client certificate")
 	key := flag.String("key", "", "its key")
@@ -123,13 +124,16 @@ func (s *settings) client() *http.Client {
 	}}
 }
 
-func (s *settings) get(ctx context.Context, client *http.Client) (*http.Response, error) {
+func (s *settings) get(ctx context.Context, client *http.Client, id string) (*http.Response, error) {
 	request, err := http.NewRequestWithContext(ctx, "GET", s.url, nil)
 	if err != nil {
 		return nil, err
 	}
 	request.Header.Set("Accept", "application/json")
 	request.Header.Set("User-Agent", "bench")
+	if s.anew {
+		request.Header.Set("X-Request-Id", id)
+	}
 	return client.Do(request)
 }
 
@@ -145,7 +149,7 @@ func (s *settings) read(ctx context.Context, start time.Time, index int, result 
 		if ctx.Err() != nil {
 			return
 		}
-		response, err := s.get(ctx, client)
+		response, err := s.get(ctx, client, fmt.Sprintf("%d-%d", index, n))
 		if err == nil {
 			var size int64
 			size, err = io.Copy(io.Discard, response.Body)
@@ -168,7 +172,7 @@ func (s *settings) read(ctx context.Context, start time.Time, index int, result 
 }
 
 func (s *settings) follow(ctx context.Context, result *seen, isOpen func()) error {
-	response, err := s.get(ctx, s.client())
+	response, err := s.get(ctx, s.client(), "")
 	if err != nil {
 		return err
 	}
