@@ -9,7 +9,7 @@ CATALOG ?= yes
 WORKERS ?= 2
 BIN := .venv/bin
 LOCK := requirements.lock
-UV_FLAGS := --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header
+UV_FLAGS := --quiet --no-strip-extras --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header
 VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
 IMAGE ?= gpuclass-catalog:$(VERSION)
 BASE_IMAGE ?= $(shell sed -n 's/^ARG BASE_IMAGE=//p' Dockerfile)
